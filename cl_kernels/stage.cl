@@ -39,6 +39,7 @@
 
 #define STATE_DELTA_NET 1  // -D STATE_KIND; undefined: there are no states
 #define STATE_SHORT_CONVOLUTION 2
+#define STATE_MAMBA_2 3
 
 #define EPILOGUE_STORE 0
 #define EPILOGUE_ADD 1
@@ -117,12 +118,15 @@ typedef struct {
   int bias[2];  // [X][N], or -1
 } ExpertsArgs;
 typedef struct { int experts, weights, places, used, depth, out, shared, shared_gate, in; } MergeArgs;  // shared -1: no gate
-// Of a layer with a state, all three operations; meaning: states.cl.
+// Of a layer with a state, all its operations; meaning: states.cl.
 typedef struct {
   int mixed, convolution;
-  int place;  // of the layer among those with a state
+  int convolution_bias;  // -1: none
+  int place;             // of the layer among those with a state
   int entries;
-  int step, step_bias, decay, correction, gate, norm;
+  int step, step_bias, decay;
+  int correction, skip;  // of the kind that has it
+  int gate, norm;
   float epsilon;
   int rows;
   Rows out;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // states.cl: layers with a state in the place of attention, of one kind in a program.
-//   convolve: u[t, c] = sum_j convolution[c][j] * x[t - W + 1 + j, c], 0 <= j < W, 0 <= c < MIXED; of tokens before the
-//          sequence's first x is 0
+//   convolve: u[t, c] = bias[c] + sum_j convolution[c][j] * x[t - W + 1 + j, c], 0 <= j < W, 0 <= c < MIXED; of tokens before
+//          the sequence's first x is 0
 //   Short convolution: of rows (b | c | y), MIXED numbers each, x = b * y, and c * u are the rows of the next layer; that is all.
-//   Gated delta net: x are rows of MIXED numbers, in whose place silu(u) comes: (q | k | v), queries and keys of KEY_HEADS heads,
-//   KEY_SIZE numbers each, and values of VALUE_HEADS, VALUE_SIZE each. A value head keeps a matrix S, which every token decays,
-//   corrects where its key points, and reads where its query points.
-//   update: of value head h, its key head g = h % KEY_HEADS, q and k of length 1 (x / sqrt(sum x^2 + epsilon)):
-//            a = exp(decay[h] * log(1 + exp(step[t, h] + step_bias[h]))), b = 1 / (1 + exp(-correction[t, h]))
-//            S = a S,  d = b (v - S^T k),  S = S + k d^T,  o = S^T q / sqrt(KEY_SIZE);  o takes the place of v
-//   read:  y[t, h, :] = o / sqrt(mean o^2 + epsilon) * norm * silu(gate[t, h, :]), as the rows of the next layer
+//   The others: x are rows of MIXED numbers, in whose place silu(u) comes: queries q and keys k of KEY_HEADS heads, KEY_SIZE
+//   numbers each, and values v of VALUE_HEADS, VALUE_SIZE each. A value head keeps a matrix S, which every token decays, changes
+//   where its key points, and reads where its query points. s = log(1 + exp(step[t, h] + step_bias[h])), a = exp(decay[h] * s).
+//   Gated delta net, rows (q | k | v), value head h goes with key head h % KEY_HEADS:
+//     update: q and k of length 1 (x / sqrt(sum x^2 + epsilon)), b = 1 / (1 + exp(-correction[t, h]))
+//             S = a S,  d = b (v - S^T k),  S = S + k d^T,  o = S^T q / sqrt(KEY_SIZE)
+//     read:   y[t, h, :] = o / sqrt(mean o^2 + epsilon) * norm * silu(gate[t, h, :])
+//   Mamba 2, rows (v | k | q), h goes with key head h / (VALUE_HEADS / KEY_HEADS):
+//     update: S = a S + s k v^T,  o = (S^T q + skip[h] v) * silu(gate[t, h, :])
+//     read:   y[t, :] = o / sqrt(mean o^2 + epsilon) * norm, the mean of all heads that go with one key head
+//   o takes the place of v; y are the rows of the next layer.
 //   Tokens come one after the other, so a token's numbers do not depend on how its sequence is cut into steps.
 //   Entries, STATE_ENTRY_WORDS ints each, one a sequence of the step: its first row, its rows, the slot whose state it begins
 //   with or -1 (all 0), the slot that it leaves its state in, 1 + the offset in `step` of the places in which its states on the
@@ -17,12 +21,12 @@
 //   A slot of `states`: of each layer the last W - 1 rows x [W - 1][MIXED], then S of each head as VALUE_SIZE / 16 blocks
 //   [KEY_SIZE][16] of its columns: v's numbers, along which all is independent.
 //   Mapping: convolve: item = (entry, 32 channels); update: item = (entry, value head, block of columns), which stays in the
-//   first-level cache; read: item = (row, value head).
+//   first-level cache; read: item = (row, NORMED numbers).
 //   -D STATE_KIND (stage.cl), KEY_HEADS (0: no matrices), VALUE_HEADS, KEY_SIZE, VALUE_SIZE (multiples of 32), CONVOLVE_WINDOW
 //   (W), STATE_LAYERS.
 //   Accumulation: float; along KEY_SIZE four sums, of every fourth number each. Tolerance 1e-4.
 //   Test: tests/unit/exec/reference_test.cpp.
-// Source: Yang, Kautz and Hatamizadeh 2024 (gated delta networks).
+// Sources: Yang, Kautz and Hatamizadeh 2024 (gated delta networks), Dao and Gu 2024 (Mamba 2).
 
 #define STATE_ENTRY_WORDS 5
 #define STATE_COLUMNS 16
@@ -38,6 +42,19 @@
 #define CONVOLVED_ROW (3 * MIXED)
 #else
 #define CONVOLVED_ROW MIXED
+#endif
+#if STATE_KIND == STATE_MAMBA_2
+#define VALUES_AT 0
+#define KEYS_AT VALUES
+#define QUERIES_AT (VALUES + KEY_HEADS * KEY_SIZE)
+#define KEY_HEAD(head) ((head) / (VALUE_HEADS / KEY_HEADS))
+#define NORMED (VALUES / KEY_HEADS)
+#else
+#define QUERIES_AT 0
+#define KEYS_AT (KEY_HEADS * KEY_SIZE)
+#define VALUES_AT (2 * KEY_HEADS * KEY_SIZE)
+#define KEY_HEAD(head) ((head) % KEY_HEADS)
+#define NORMED VALUE_SIZE
 #endif
 
 typedef struct {
@@ -97,6 +114,11 @@ static void convolve_item(const Memory* memory, __global const StateArgs* args, 
   const int groups = MIXED / CONVOLVE_CHANNELS, channel = item % groups * CONVOLVE_CHANNELS;
   const StateEntry entry = state_entry(memory, args, item / groups);
   float16 factors[CONVOLVE_WINDOW][CONVOLVE_VECTORS], x[CONVOLVE_WINDOW][CONVOLVE_VECTORS];  // x[j]: of j tokens before
+  float16 bias[CONVOLVE_VECTORS];
+  EACH(i, CONVOLVE_VECTORS) {
+    bias[i] = args->convolution_bias < 0 ? (float16)(0.0f)
+                                         : vload16(i, memory->vectors + args->convolution_bias + channel);
+  }
   EACH(j, CONVOLVE_WINDOW) {
     float taps[CONVOLVE_CHANNELS];
     for (int c = 0; c < CONVOLVE_CHANNELS; c++) {
@@ -116,7 +138,7 @@ static void convolve_item(const Memory* memory, __global const StateArgs* args, 
     EACH(i, CONVOLVE_VECTORS) {
       EACH(j, KEPT_ROWS) x[KEPT_ROWS - j][i] = x[KEPT_ROWS - j - 1][i];
       x[0][i] = convolved(memory->act + args->mixed + (size_t)row * CONVOLVED_ROW, channel + 16 * i);
-      u[i] = factors[KEPT_ROWS][i] * x[KEPT_ROWS][i];
+      u[i] = fma(factors[KEPT_ROWS][i], x[KEPT_ROWS][i], bias[i]);
       EACH(j, KEPT_ROWS) u[i] = fma(factors[KEPT_ROWS - 1 - j][i], x[KEPT_ROWS - 1 - j][i], u[i]);
     }
     write_sums(memory, args, row, channel, u);
@@ -129,6 +151,7 @@ static void convolve_item(const Memory* memory, __global const StateArgs* args, 
 }
 
 #if KEY_HEADS
+#if STATE_KIND == STATE_DELTA_NET
 // 1 / length of a key or query.
 static float inverse_length(__global const float* x, float epsilon)
 {
@@ -140,6 +163,17 @@ static float inverse_length(__global const float* x, float epsilon)
   return 1.0f / sqrt(sum_16(squares) + epsilon);
 }
 
+// S^T k, of a block of S.
+static float16 product_of(__global const float* state, __global const float* key)
+{
+  float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  for (int i = 0; i < KEY_SIZE; i += 4) {
+    EACH(j, 4) sums[j] = fma((float16)(key[i + j]), vload16(i + j, state), sums[j]);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+#endif
+
 // log(1 + exp(x)).
 static float softplus(float x) { return fmax(x, 0.0f) + log1p(exp_nonpositive_1(-fabs(x))); }
 
@@ -148,9 +182,25 @@ static void copy_block(__global const float* from, __global float* to)
   for (int i = 0; i < KEY_SIZE; i++) STORE_16(vload16(i, from), to + 16 * i);
 }
 
+// S = a S + k added^T, then S^T q, of a block of S.
+static float16 update_block(__global float* state, float a, __global const float* key, float16 added,
+                            __global const float* query)
+{
+  float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  for (int i = 0; i < KEY_SIZE; i += 4) {
+    EACH(j, 4) {
+      const float16 s = fma((float16)(key[i + j]), added, vload16(i + j, state) * a);
+      STORE_16(s, state + 16 * (i + j));
+      sums[j] = fma((float16)(query[i + j]), s, sums[j]);
+    }
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 static void update_item(const Memory* memory, __global const StateArgs* args, int item)
 {
   const int block = item % STATE_BLOCKS, head = item / STATE_BLOCKS % VALUE_HEADS;
+  const int column = head * VALUE_SIZE + block * STATE_COLUMNS;
   const StateEntry entry = state_entry(memory, args, item / STATE_BLOCKS / VALUE_HEADS);
   const int offset = KEPT_ROWS * MIXED + (head * STATE_BLOCKS + block) * STATE_BLOCK;
   __global float* state = state_of(memory, args->place, entry.to) + offset;
@@ -159,32 +209,26 @@ static void update_item(const Memory* memory, __global const StateArgs* args, in
   } else if (entry.from != entry.to) {
     copy_block(state_of(memory, args->place, entry.from) + offset, state);
   }
-  __global float* query = memory->act + args->mixed + (size_t)entry.first_row * MIXED + head % KEY_HEADS * KEY_SIZE;
-  for (int t = 0, kept = 0; t < entry.rows; t++, query += MIXED) {
-    __global const float* key = query + KEY_HEADS * KEY_SIZE;
-    __global float* value = memory->act + args->mixed + (size_t)(entry.first_row + t) * MIXED +
-                            2 * KEY_HEADS * KEY_SIZE + head * VALUE_SIZE + block * STATE_COLUMNS;
-    const size_t gate = (size_t)(entry.first_row + t) * VALUE_HEADS + head;
-    const float step = softplus(memory->act[args->step + gate] + memory->vectors[args->step_bias + head]);
+  for (int t = 0, kept = 0; t < entry.rows; t++) {
+    const size_t row = entry.first_row + t, number = row * VALUE_HEADS + head;
+    __global float* mixed = memory->act + args->mixed + row * MIXED;
+    __global const float* query = mixed + QUERIES_AT + KEY_HEAD(head) * KEY_SIZE;
+    __global const float* key = mixed + KEYS_AT + KEY_HEAD(head) * KEY_SIZE;
+    __global float* value = mixed + VALUES_AT + column;
+    const float step = softplus(memory->act[args->step + number] + memory->vectors[args->step_bias + head]);
     const float a = exp_nonpositive_1(memory->vectors[args->decay + head] * step);
-    const float b = sigmoid_1(memory->act[args->correction + gate]);
+    const float16 v = vload16(0, value);
+#if STATE_KIND == STATE_MAMBA_2
+    const float16 gate = vload16(0, memory->act + args->gate + row * VALUES + column);
+    const float16 read = fma((float16)(memory->vectors[args->skip + head]), v, update_block(state, a, key, v * step, query));
+    STORE_16(read * (gate * sigmoid_16(gate)), value);
+#else
+    const float b = sigmoid_1(memory->act[args->correction + number]);
     const float key_scale = inverse_length(key, args->epsilon);
     const float query_scale = inverse_length(query, args->epsilon) / sqrt((float)KEY_SIZE);
-    float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (int i = 0; i < KEY_SIZE; i += 4) {
-      EACH(j, 4) sums[j] = fma((float16)(key[i + j]), vload16(i + j, state), sums[j]);
-    }
-    const float16 stored = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (a * key_scale);
-    const float16 added = (vload16(0, value) - stored) * (b * key_scale);
-    EACH(j, 4) sums[j] = 0.0f;
-    for (int i = 0; i < KEY_SIZE; i += 4) {
-      EACH(j, 4) {
-        const float16 s = fma((float16)(key[i + j]), added, vload16(i + j, state) * a);
-        STORE_16(s, state + 16 * (i + j));
-        sums[j] = fma((float16)(query[i + j]), s, sums[j]);
-      }
-    }
-    STORE_16(((sums[0] + sums[1]) + (sums[2] + sums[3])) * query_scale, value);
+    const float16 stored = product_of(state, key) * (a * key_scale);
+    STORE_16(update_block(state, a, key, (v - stored) * (b * key_scale), query) * query_scale, value);
+#endif
     if (kept < entry.kept_count && entry.kept[2 * kept] == t + 1) {
       copy_block(state, state_of(memory, args->place, entry.kept[2 * kept + 1]) + offset);
       kept++;
@@ -194,21 +238,30 @@ static void update_item(const Memory* memory, __global const StateArgs* args, in
 
 static void read_item(const Memory* memory, __global const StateArgs* args, int item)
 {
-  const int row = item / VALUE_HEADS, column = item % VALUE_HEADS * VALUE_SIZE;
-  __global const float* o = memory->act + args->mixed + (size_t)row * MIXED + 2 * KEY_HEADS * KEY_SIZE + column;
-  __global const float* gate = memory->act + args->gate + (size_t)row * VALUES + column;
+  const int row = item / (VALUES / NORMED), column = item % (VALUES / NORMED) * NORMED;
+  __global const float* o = memory->act + args->mixed + (size_t)row * MIXED + VALUES_AT + column;
   __global const float* norm = memory->vectors + args->norm;
+#if STATE_KIND == STATE_MAMBA_2
+  norm += column;
+#else
+  __global const float* gate = memory->act + args->gate + (size_t)row * VALUES + column;
+#endif
   float16 squares = 0.0f;
-  for (int i = 0; i < VALUE_SIZE / 16; i++) {
+  for (int i = 0; i < NORMED / 16; i++) {
     const float16 v = vload16(i, o);
     squares = fma(v, v, squares);
   }
-  const float scale = 1.0f / sqrt(sum_16(squares) / (float)VALUE_SIZE + args->epsilon);
-  for (int i = 0; i < VALUE_SIZE; i += 32) {
-    const float16 g0 = vload16(0, gate + i), g1 = vload16(1, gate + i);
-    const float16 y0 = vload16(0, o + i) * scale * vload16(0, norm + i) * (g0 * sigmoid_16(g0));
-    const float16 y1 = vload16(1, o + i) * scale * vload16(1, norm + i) * (g1 * sigmoid_16(g1));
-    write_block(memory->act, &args->out, args->rows, row, column + i, VALUES, y0, y1);
+  const float scale = 1.0f / sqrt(sum_16(squares) / (float)NORMED + args->epsilon);
+  for (int i = 0; i < NORMED; i += 32) {
+    float16 y[2];
+    EACH(j, 2) {
+      y[j] = vload16(j, o + i) * scale * vload16(j, norm + i);
+#if STATE_KIND == STATE_DELTA_NET
+      const float16 g = vload16(j, gate + i);
+      y[j] *= g * sigmoid_16(g);
+#endif
+    }
+    write_block(memory->act, &args->out, args->rows, row, column + i, VALUES, y[0], y[1]);
   }
 }
 #endif

@@ -178,8 +178,9 @@ std::string states_text(const ModelSpec& spec) {
   if (state.kind == StateKind::ShortConvolution) {
     return fmt::format("convolution of {} tokens in the other layers, {} a sequence", state.window, bytes);
   }
-  return fmt::format("delta net in the other layers, {} value heads of {} for {} key heads, {} a sequence",
-                     state.value_heads, state.value_size, state.key_heads, bytes);
+  return fmt::format("{} in the other layers, {} value heads of {} for {} key heads of {}, {} a sequence",
+                     state.kind == StateKind::Mamba2 ? "Mamba 2" : "delta net", state.value_heads, state.value_size,
+                     state.key_heads, state.key_size, bytes);
 }
 
 void add_model(const Inspection& inspection, std::string& out) {

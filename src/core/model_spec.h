@@ -49,6 +49,7 @@ struct RopeScaling {
 enum class StateKind : int32_t {
   DeltaNet = 1,          // gated delta net (Qwen 3.5): value head h goes with key head h % key_heads
   ShortConvolution = 2,  // gated convolution (LFM2)
+  Mamba2 = 3,            // (Granite 4) a key head is a group of value heads: h / (value_heads / key_heads)
 };
 
 // A layer without attention convolves some numbers of the last tokens: their queries, keys and values. Each value head
@@ -69,6 +70,10 @@ struct StateShape {
   // Those that they are made of: of a short convolution they are a product, and a factor of the sums comes besides.
   [[nodiscard]] int32_t projected_width() const {
     return kind == StateKind::ShortConvolution ? 3 * mixed_width() : mixed_width();
+  }
+  // Numbers of what a token's heads read that are normed together.
+  [[nodiscard]] int32_t norm_width() const {
+    return kind == StateKind::Mamba2 ? value_width() / key_heads : value_size;
   }
   // Of one layer's state, in floats: what was convolved of the last window - 1 tokens, then the matrices.
   [[nodiscard]] int64_t state_floats() const {

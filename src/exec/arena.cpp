@@ -84,7 +84,7 @@ StateArena lay_out_states(Layout& layout, const ModelSpec& spec, const ModelWeig
   if (!state.has_matrices()) return arena;
   arena.gate = layout.take(rows, state.value_width());
   arena.step = layout.take(rows, state.value_heads);
-  arena.correction = layout.take(rows, state.value_heads);
+  if (state.kind == StateKind::DeltaNet) arena.correction = layout.take(rows, state.value_heads);
   return arena;
 }
 

@@ -98,7 +98,7 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       break;
     case Operation::Read:
       stage.state.rows = tables.rows;
-      stage.items = tables.rows * state_.value_heads;
+      stage.items = tables.rows * (state_.value_width() / state_.norm_width());
       batch_rows(stage);
       break;
     case Operation::Statistics:

@@ -35,11 +35,18 @@ constexpr LayerTensor kLayerTensors[] = {
     {"ssm_beta.weight", &LayerWeights::correction, StateHeads, Hidden, Always, DeltaNet},
     {"ssm_dt.bias", &LayerWeights::step_bias, One, StateHeads, Always, DeltaNet},
     {"ssm_a", &LayerWeights::decay, One, StateHeads, Always, DeltaNet},
-    {"ssm_norm.weight", &LayerWeights::state_norm, One, StateValue, Always, DeltaNet},
+    {"ssm_norm.weight", &LayerWeights::state_norm, One, StateNorm, Always, DeltaNet},
     {"ssm_out.weight", &LayerWeights::state_output, Hidden, StateValues, Always, DeltaNet},
     {"shortconv.in_proj.weight", &LayerWeights::mixed, StateProjected, Hidden, Always, ShortConvolution},
     {"shortconv.conv.weight", &LayerWeights::convolution, StateMixed, StateWindow, Always, ShortConvolution},
     {"shortconv.out_proj.weight", &LayerWeights::state_output, Hidden, StateValues, Always, ShortConvolution},
+    {"ssm_conv1d.weight", &LayerWeights::convolution, StateMixed, StateWindow, Always, Mamba2},
+    {"ssm_conv1d.bias", &LayerWeights::convolution_bias, One, StateMixed, Optional, Mamba2},
+    {"ssm_dt.bias", &LayerWeights::step_bias, One, StateHeads, Always, Mamba2},
+    {"ssm_a", &LayerWeights::decay, StateHeads, One, Always, Mamba2},
+    {"ssm_d", &LayerWeights::skip, StateHeads, One, Always, Mamba2},
+    {"ssm_norm.weight", &LayerWeights::state_norm, StateGroups, StateNorm, Always, Mamba2},
+    {"ssm_out.weight", &LayerWeights::state_output, Hidden, StateValues, Always, Mamba2},
     {"post_attention_norm.weight", &LayerWeights::attention_post_norm, One, Hidden, WhereNeeded},
     {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, Always},
     {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Dense},
@@ -147,6 +154,7 @@ constexpr Architecture kArchitectures[] = {
      .experts = true},
     {.name = "granite", .needed_keys = kLogitScale},
     {.name = "granitemoe", .lacking = kSharedGate, .needed_keys = kLogitScale, .experts = true},
+    {.name = "granitehybrid", .lacking = kSharedGate, .state = StateKind::Mamba2, .experts = true},
     {.name = "internlm2"},
     {.name = "lfm2",
      .rope_style = RopeStyle::HalfSplit,
@@ -221,8 +229,10 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.state.window;
     case StateHeads:
       return spec.state.value_heads;
-    case StateValue:
-      return spec.state.value_size;
+    case StateGroups:
+      return spec.state.key_heads;
+    case StateNorm:
+      return spec.state.norm_width();
     case StateValues:
       return spec.state.value_width();
   }

@@ -31,7 +31,8 @@ enum class Extent : int32_t {
   StateMixed,
   StateWindow,
   StateHeads,
-  StateValue,
+  StateGroups,
+  StateNorm,
   StateValues
 };
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
@@ -42,7 +43,7 @@ enum class Extent : int32_t {
 enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared };
 
 // What layers have a tensor: all; those that attend; those with a state of that kind in the place of attention.
-enum class Mixer : int32_t { Any, Attention, DeltaNet, ShortConvolution };
+enum class Mixer : int32_t { Any, Attention, DeltaNet, ShortConvolution, Mamba2 };
 
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
@@ -60,7 +61,9 @@ struct LayerTensor {
 
   [[nodiscard]] bool is_vector() const { return rows == Extent::One; }  // norm, bias
   // Read as it is: always F32.
-  [[nodiscard]] bool is_float() const { return is_vector() || columns == Extent::StateWindow; }
+  [[nodiscard]] bool is_float() const {
+    return is_vector() || columns == Extent::One || columns == Extent::StateWindow || columns == Extent::StateNorm;
+  }
 };
 [[nodiscard]] std::span<const LayerTensor> layer_tensors();
 

@@ -203,6 +203,20 @@ StateShape read_delta_net(const GgufFile& file, const SpecKeys& keys) {
   return state;
 }
 
+StateShape read_mamba(const GgufFile& file, const SpecKeys& keys) {
+  const int32_t heads = keys.count("ssm.time_step_rank"), inner = keys.count("ssm.inner_size");
+  if (inner % heads != 0) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, no multiple of its {} heads", file.path(),
+         quote(keys.key("ssm.inner_size")), inner, heads);
+  }
+  return {.kind = StateKind::Mamba2,
+          .key_heads = keys.count("ssm.group_count"),
+          .value_heads = heads,
+          .key_size = keys.count("ssm.state_size"),
+          .value_size = inner / heads,
+          .window = keys.count("ssm.conv_kernel")};
+}
+
 // REQUIRES: layer count, hidden size and KV heads are set.
 void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   if (!architecture.state) return;
@@ -217,6 +231,9 @@ void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture&
                     .value_heads = 1,
                     .value_size = spec.hidden_size,
                     .window = keys.count("shortconv.l_cache")};
+      break;
+    case StateKind::Mamba2:
+      spec.state = read_mamba(file, keys);
       break;
   }
 }

@@ -22,7 +22,15 @@ namespace {
 
 Mixer mixer_of(const ModelSpec& spec, int32_t layer) {
   if (spec.attends(layer)) return Mixer::Attention;
-  return spec.state.kind == StateKind::DeltaNet ? Mixer::DeltaNet : Mixer::ShortConvolution;
+  switch (spec.state.kind) {
+    case StateKind::DeltaNet:
+      return Mixer::DeltaNet;
+    case StateKind::ShortConvolution:
+      return Mixer::ShortConvolution;
+    case StateKind::Mamba2:
+      return Mixer::Mamba2;
+  }
+  return Mixer::Any;  // not reached
 }
 
 struct Shape {
@@ -66,6 +74,7 @@ class WeightReader {
     const bool mixed = spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
     const Mixer mixer = mixer_of(spec_, static_cast<int32_t>(layer));
     if (spec_.gated_attention && mixer == Mixer::Attention) read_gated_query(prefix, weights);
+    if (mixer == Mixer::Mamba2) read_mamba_input(prefix, weights);
     read_joined(prefix, mixer, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present() || !is_of(tensor.mixer, mixer)) continue;
@@ -104,6 +113,37 @@ class WeightReader {
     weights.query_gate.bytes = whole.bytes.subspan(head);
   }
 
+  // Rows of the gate, of what is convolved, of the steps.
+  void read_mamba_input(const std::string& prefix, LayerWeights& weights) {
+    const StateShape& state = spec_.state;
+    struct Part {
+      WeightView LayerWeights::* role;
+      int32_t rows;
+      std::string_view name;
+    };
+    const Part parts[] = {{&LayerWeights::output_gate, state.value_width(), "gate"},
+                          {&LayerWeights::mixed, state.projected_width(), "convolved"},
+                          {&LayerWeights::step, state.value_heads, "steps"}};
+    int32_t rows = 0;
+    for (const Part& part : parts) rows += part.rows;
+    const WeightView whole = required(prefix + "ssm_in.weight", {rows, spec_.hidden_size, false});
+    size_t begin = 0;
+    for (const Part& part : parts) {
+      weights.*part.role = part_of(whole, begin, {part.rows, whole.columns, false}, part.name);
+      begin += (weights.*part.role).bytes.size();
+    }
+  }
+
+  // What begins at that byte.
+  [[nodiscard]] static WeightView part_of(const WeightView& whole, size_t begin, Shape own, std::string_view part) {
+    const size_t bytes = row_bytes(whole.type, own.columns) * static_cast<size_t>(own.rows);
+    return {.name = fmt::format("{} ({})", whole.name, part),
+            .type = whole.type,
+            .rows = own.rows,
+            .columns = own.columns,
+            .bytes = whole.bytes.subspan(begin, bytes)};
+  }
+
   // Whether layers have a tensor because of what they are; mixed: with a router.
   [[nodiscard]] bool is_in_layer(Presence presence, bool mixed) const {
     switch (presence) {
@@ -140,14 +180,8 @@ class WeightReader {
       const WeightView whole = optional(name, shape);
       size_t begin = 0;
       for (const LayerTensor* const part : parts) {
-        const Shape own = shape_of(*part);
-        const size_t bytes = row_bytes(whole.type, own.columns) * static_cast<size_t>(own.rows);
-        weights.*part->role = {.name = fmt::format("{} ({})", name, part->name),
-                               .type = whole.type,
-                               .rows = own.rows,
-                               .columns = own.columns,
-                               .bytes = whole.bytes.subspan(begin, bytes)};
-        begin += bytes;
+        weights.*part->role = part_of(whole, begin, shape_of(*part), part->name);
+        begin += (weights.*part->role).bytes.size();
       }
     }
   }

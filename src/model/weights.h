@@ -60,10 +60,14 @@ struct LayerWeights {
   // window, N: value heads.
   WeightView mixed;             // [P, E]
   WeightView convolution;       // [M][W] F32: factors of a number's last W values, the oldest first
-  WeightView output_gate;       // [V, E]; this and the next four where there are matrices
-  WeightView step, correction;  // [N, E] each: how far it decays, how much it is corrected
+  WeightView convolution_bias;  // [M] F32, optional
+  // Where there are matrices. The last two are of a delta net alone and of Mamba 2 alone.
+  WeightView output_gate;       // [V, E]
+  WeightView step;              // [N, E]: how far it decays
   WeightView step_bias, decay;  // [N] F32 each; decay is below 0
-  WeightView state_norm;        // [V/N] F32: of what each head reads
+  WeightView state_norm;        // F32: of what each head reads [V/N], or of what all read [V]
+  WeightView correction;        // [N, E]: how much it is corrected
+  WeightView skip;              // [N] F32: how much of its values is added to what each head reads
   WeightView state_output;      // [E, V]
 
   [[nodiscard]] bool has_state() const { return mixed.present(); }

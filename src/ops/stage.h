@@ -150,11 +150,12 @@ struct MergeArgs {
   int32_t experts, weights, places, used, depth, out, shared, shared_gate, in;
 };
 
-// Of all three operations.
+// Of a layer with a state, all its operations.
 struct StateArgs {
-  int32_t mixed, convolution, place;
+  int32_t mixed, convolution, convolution_bias, place;
   int32_t entries;
-  int32_t step, step_bias, decay, correction;
+  int32_t step, step_bias, decay;
+  int32_t correction, skip;
   int32_t gate, norm;
   float epsilon;
   int32_t rows;

@@ -31,6 +31,7 @@ OLMO2 = {"post_norms": True, "no_norms": True, "all_head_norms": True, "untied":
 # architecture, E, F, H, G, D, RoPE numbers a head, RoPE base, layers, extras
 # delta_net: key heads, value heads, size of a head, every which layer has attention instead
 # short_convolution: tokens, the layers that have attention instead
+# mamba: groups, heads, size of a head, of a key, the layers that have attention instead
 CASES = {
     "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
     "mqa_llama3": ("llama", 24, 40, 4, 1, 16, 16, 500.0, 2, {"llama3": True, "untied": True}),
@@ -74,6 +75,11 @@ CASES = {
     "qwen35moe": ("qwen35moe", 16, 16, 4, 2, 16, 4, 1e3, 4,
                   {"delta_net": (2, 4, 32, 4), "experts": (3, 2), "expert": 16, "shared": 16, "shared_gate": True,
                    "head_norms": True, "untied": True}),
+    "granitehybrid": ("granitehybrid", 64, 8, 2, 1, 8, 8, 1e4, 2,
+                      {"mamba": (2, 4, 32, 32, (1,)), "scales": (6.0, 0.22, 0.5, 8.0), "unrotated": True}),
+    "granitehybrid_moe": ("granitehybrid", 32, 16, 4, 2, 8, 8, 1e4, 3,
+                          {"mamba": (1, 2, 32, 64, (1,)), "experts": (3, 2), "shared": 16,
+                           "scales": (6.0, 0.22, 0.5, 8.0)}),
     "lfm2": ("lfm2", 32, 40, 4, 2, 8, 8, 1e4, 5, {"short_convolution": (3, (1, 3)), "head_norms": True}),
     "lfm2moe": ("lfm2moe", 32, 40, 4, 2, 8, 8, 1e4, 4,
                 {"short_convolution": (3, (2,)), "experts": (5, 2), "expert": 16, "sigmoid": True, "router_bias": True,
@@ -101,7 +107,7 @@ def has_state(extras, layer):
     """In the place of attention."""
     if "delta_net" in extras:
         return (layer + 1) % extras["delta_net"][3] != 0
-    return "short_convolution" in extras and layer not in extras["short_convolution"][1]
+    return any(layer not in extras[kind][-1] for kind in ("short_convolution", "mamba") if kind in extras)
 
 
 def write_model(path, case, llama3_as_keys=False):
@@ -113,13 +119,13 @@ def write_model(path, case, llama3_as_keys=False):
     w.add_embedding_length(hidden)
     w.add_feed_forward_length(feed_forward)
     w.add_head_count(heads)
-    w.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if "short_convolution" in extras
-                        else kv_heads)
+    by_layers = "short_convolution" in extras or "mamba" in extras
+    w.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if by_layers else kv_heads)
     w.add_key_length(head)
     w.add_value_length(head)
     w.add_rope_dimension_count(rope)
     w.add_rope_freq_base(base)
-    w.add_layer_norm_rms_eps(1e-2 if "delta_net" in extras else 1e-5)  # so large that it shows where a delta net adds it
+    w.add_layer_norm_rms_eps(1e-2 if "delta_net" in extras or "mamba" in extras else 1e-5)  # shows where it is added
     w.add_vocab_size(VOCABULARY)
     if "linear" in extras:
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
@@ -153,6 +159,15 @@ def write_model(path, case, llama3_as_keys=False):
         w.add_ssm_inner_size(value_heads * state)
         w.add_full_attention_interval(interval)
         w.add_rope_dimension_sections([(rope // 2 + 2 - i) // 3 for i in range(3)] + [0])  # of an image's time, height, width
+    if "mamba" in extras:
+        groups, ssm_heads, size, key, _ = extras["mamba"]
+        w.add_ssm_conv_kernel(CONVOLUTION)
+        w.add_ssm_state_size(key)
+        w.add_ssm_group_count(groups)
+        w.add_ssm_time_step_rank(ssm_heads)
+        w.add_ssm_inner_size(ssm_heads * size)
+    if extras.get("unrotated"):
+        w.add_rope_scaling_finetuned(False)
     if "short_convolution" in extras:
         w.add_shortconv_l_cache(extras["short_convolution"][0])
     if "yarn" in extras:
@@ -207,8 +222,11 @@ def write_model(path, case, llama3_as_keys=False):
         if extras.get("shared_gate"):
             vector(block + "ffn_gate_inp_shexp.weight", hidden, 0.0)
 
+    def decays(size):
+        """From almost 1 to almost 0, so that some heads remember and some do not."""
+        return -np.exp(rng.uniform(math.log(0.02), math.log(4), size)).astype(np.float32)
+
     def delta_net(block):
-        """Its decays go from almost 1 to almost 0, so that some heads remember and some do not."""
         key_heads, value_heads, state, _ = extras["delta_net"]
         values = value_heads * state
         channels = 2 * key_heads * state + values
@@ -218,9 +236,21 @@ def write_model(path, case, llama3_as_keys=False):
         matrix(block + "ssm_alpha.weight", value_heads, hidden)
         matrix(block + "ssm_beta.weight", value_heads, hidden)
         vector(block + "ssm_dt.bias", value_heads, 0.0)
-        w.add_tensor(block + "ssm_a", -np.exp(rng.uniform(math.log(0.02), math.log(4), value_heads)).astype(np.float32))
+        w.add_tensor(block + "ssm_a", decays(value_heads))
         vector(block + "ssm_norm.weight", state, 1.0)
         matrix(block + "ssm_out.weight", hidden, values)
+
+    def mamba(block):
+        groups, count, size, key, _ = extras["mamba"]
+        inner, channels = count * size, count * size + 2 * groups * key
+        matrix(block + "ssm_in.weight", inner + channels + count, hidden)
+        vector(block + "ssm_conv1d.weight", (channels, CONVOLUTION), 0.0, 0.5)
+        vector(block + "ssm_conv1d.bias", channels, 0.0)
+        vector(block + "ssm_dt.bias", count, 0.0)
+        w.add_tensor(block + "ssm_a", decays((count, 1)))
+        vector(block + "ssm_d", (count, 1), 0.0, 1.0)
+        vector(block + "ssm_norm.weight", (groups, inner // groups), 1.0)
+        matrix(block + "ssm_out.weight", hidden, inner)
 
     def short_convolution(block):
         tokens, _ = extras["short_convolution"]
@@ -252,6 +282,8 @@ def write_model(path, case, llama3_as_keys=False):
             attention(block)
         elif "delta_net" in extras:
             delta_net(block)
+        elif "mamba" in extras:
+            mamba(block)
         else:
             short_convolution(block)
         if norms:

@@ -168,6 +168,8 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.step.weight = matrix(weights.step);
     layer.correction.weight = matrix(weights.correction);
     layer.state_output.weight = matrix(weights.state_output);
+    layer.convolution_bias = vector(weights.convolution_bias);
+    layer.skip = vector(weights.skip);
     layer.step_bias = vector(weights.step_bias);
     layer.decay = vector(weights.decay);
     layer.state_norm = vector(weights.state_norm);
@@ -379,6 +381,9 @@ ReferenceModel::Vector ReferenceModel::convolve(const Layer& layer) const {
           layer.convolution.numbers[c * window + window - 1 - back] * layer.before[layer.before.size() - 1 - back][c];
     }
   }
+  if (!layer.convolution_bias.empty()) add(sums, layer.convolution_bias);
+  if (spec_.state.kind == StateKind::ShortConvolution) return sums;
+  for (double& sum : sums) sum /= 1.0 + std::exp(-sum);
   return sums;
 }
 
@@ -393,8 +398,51 @@ ReferenceModel::Vector ReferenceModel::short_convolution(Layer& layer, const Vec
   return apply(layer.state_output, sums);
 }
 
+ReferenceModel::Vector ReferenceModel::mamba2(Layer& layer, const Vector& x) const {
+  const auto size = static_cast<size_t>(spec_.state.value_size), keys = static_cast<size_t>(spec_.state.key_size);
+  const auto heads = static_cast<size_t>(spec_.state.value_heads), groups = static_cast<size_t>(spec_.state.key_heads);
+  layer.before.push_back(apply(layer.mixed, x));
+  layer.states.resize(heads, Vector(keys * size));
+  const Vector mixed = convolve(layer), gate = apply(layer.output_gate, x), steps = apply(layer.step, x);
+  Vector read;
+  for (size_t head = 0; head < heads; ++head) {
+    const size_t group = head / (heads / groups);
+    const double* const value = &mixed[head * size];
+    const double* const key = &mixed[heads * size + group * keys];
+    const double* const query = &mixed[heads * size + (groups + group) * keys];
+    const double step = std::log1p(std::exp(steps[head] + layer.step_bias[head]));
+    const double kept = std::exp(layer.decay[head] * step);
+    for (size_t j = 0; j < size; ++j) {
+      double sum = layer.skip[head] * value[j];
+      for (size_t i = 0; i < keys; ++i) {
+        double& number = layer.states[head][i * size + j];
+        number = kept * number + step * key[i] * value[j];
+        sum += number * query[i];
+      }
+      const double z = gate[head * size + j];
+      read.push_back(sum * z / (1.0 + std::exp(-z)));
+    }
+  }
+  const auto width = static_cast<ptrdiff_t>(read.size() / groups);
+  Vector normed;
+  for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(read.size()); i += width) {
+    const Vector part = norm(Vector(read.begin() + i, read.begin() + i + width),
+                             Vector(layer.state_norm.begin() + i, layer.state_norm.begin() + i + width));
+    normed.insert(normed.end(), part.begin(), part.end());
+  }
+  return apply(layer.state_output, normed);
+}
+
 ReferenceModel::Vector ReferenceModel::state_layer(Layer& layer, const Vector& x) const {
-  return spec_.state.kind == StateKind::ShortConvolution ? short_convolution(layer, x) : delta_net(layer, x);
+  switch (spec_.state.kind) {
+    case StateKind::DeltaNet:
+      return delta_net(layer, x);
+    case StateKind::ShortConvolution:
+      return short_convolution(layer, x);
+    case StateKind::Mamba2:
+      return mamba2(layer, x);
+  }
+  return {};  // not reached
 }
 
 ReferenceModel::Vector ReferenceModel::delta_net(Layer& layer, const Vector& x) const {
@@ -403,8 +451,7 @@ ReferenceModel::Vector ReferenceModel::delta_net(Layer& layer, const Vector& x) 
   const auto value_heads = static_cast<size_t>(spec_.state.value_heads);
   layer.before.push_back(apply(layer.mixed, x));
   layer.states.resize(value_heads, Vector(size * size));
-  Vector mixed = convolve(layer);
-  for (double& number : mixed) number /= 1.0 + std::exp(-number);
+  const Vector mixed = convolve(layer);
   const auto unit = [&](size_t begin) {
     Vector part(mixed.begin() + static_cast<ptrdiff_t>(begin), mixed.begin() + static_cast<ptrdiff_t>(begin + size));
     double squares = double{spec_.norm_epsilon};

@@ -9,12 +9,15 @@
 //               x += residual_scale * norm(W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
 //                    attention_post_norm), g = h / (H/G), 0 <= j <= position, or the layer's last tokens
 //               with gated attention what head h attends to is multiplied by 1 / (1 + exp(-(W_g a)_h)) before W_o
-//               in layers with a state instead, of the rows m = W_m a: u_c = sum_j convolution[c][j] m_c of W - 1 - j
-//               tokens before, and W_o o is added, where in a
-//                 gated delta net  u silu'd: queries and keys of the key heads, of length 1 each, values of the value
+//               in layers with a state instead, of the rows m = W_m a: u_c = bias_c + sum_j convolution[c][j] m_c of
+//               W - 1 - j tokens before, and W_o o is added, where in
+//                 a gated delta net  u silu'd: queries and keys of the key heads, of length 1 each, values of the value
 //                   heads; of each of these: S = exp(decay * log(1 + exp(step + bias))) S; S += k b (v - S^T k)^T,
 //                   b = 1 / (1 + exp(-c)); o = norm(S^T q / sqrt(D), state_norm) * silu(output gate)
-//                 short convolution  m = b * y, o = c * u, of the rows (b | c | y) = W_m a
+//                 Mamba 2  u silu'd: values of the heads, keys and queries of groups of them; of each head, s = log(1 +
+//                   exp(step + bias)): S = exp(decay * s) S + s k v^T; o = norm((S^T q + skip v) * silu(output gate),
+//                   state_norm), of all heads of a group together
+//                 a short convolution  m = b * y, o = c * u, of the rows (b | c | y) = W_m a
 //               f = norm(x, feed_forward_norm)
 //               x += residual_scale * norm(W_down( act(W_gate f + b) * (W_up f + b) ) + b, feed_forward_post_norm)
 //               in layers with experts instead: p = softmax(W_router f) or sigmoid, chosen: the largest p + b
@@ -91,7 +94,7 @@ class ReferenceModel {
     Linear query_gate;                                          // without rows: none
     Linear mixed, output_gate, step, correction, state_output;  // without rows: it attends
     Matrix convolution;
-    Vector step_bias, decay, state_norm;
+    Vector convolution_bias, step_bias, decay, skip, state_norm;
     std::vector<Vector> before;  // rows of all positions so far that are convolved
     std::vector<Vector> states;  // of each value head, [D][D], S[i][j] of key number i and value number j
   };
@@ -110,9 +113,10 @@ class ReferenceModel {
   [[nodiscard]] Vector attend(const Layer& layer, const Vector& query) const;
   [[nodiscard]] Vector attention(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector delta_net(Layer& layer, const Vector& x) const;
+  [[nodiscard]] Vector mamba2(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector short_convolution(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector state_layer(Layer& layer, const Vector& x) const;
-  // Of the rows of all positions so far.
+  // Of the rows of all positions so far; silu'd but for a short convolution.
   [[nodiscard]] Vector convolve(const Layer& layer) const;
   Vector hidden_after(TokenId id);
   [[nodiscard]] Vector logits_of(const Vector& hidden) const;

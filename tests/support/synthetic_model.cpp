@@ -236,6 +236,7 @@ class ModelBuilder {
     if (spec_.residual_scale != 1.0F) writer_.key_f32(key("residual_scale"), spec_.residual_scale);
     if (spec_.attention_scale != 0.0F) writer_.key_f32(key("attention.scale"), spec_.attention_scale);
     if (spec_.logit_scale != 1.0F) writer_.key_f32(key("logit_scale"), 1.0F / spec_.logit_scale);
+    if (is_of(StateKind::Mamba2)) writer_.key_bool(key("rope.scaling.finetuned"), spec_.unrotated_every == 0);
     writer_.key_f32(key("rope.freq_base"), spec_.rope_base);
     const RopeScaling& scaling = spec_.rope_scaling;
     if (scaling.kind == RopeScaling::Kind::None) {
@@ -326,13 +327,22 @@ class ModelBuilder {
       matrix(prefix + "shortconv.conv.weight", state.mixed_width(), state.window, TensorType::F32);
       return;
     }
+    linear(prefix + "ssm_out", hidden, state.value_width(), false);
+    matrix(prefix + "ssm_conv1d.weight", state.mixed_width(), state.window, TensorType::F32);
+    vector(prefix + "ssm_dt.bias", state.value_heads, 0.0F, 1.0F);
+    if (is_of(StateKind::Mamba2)) {
+      const int32_t inputs = state.value_width() + state.mixed_width() + state.value_heads;
+      linear(prefix + "ssm_in", inputs, hidden, false);
+      vector(prefix + "ssm_conv1d.bias", state.mixed_width(), 0.0F);
+      rows(prefix + "ssm_a", state.value_heads, 1, -1.0F, 0.95F);
+      rows(prefix + "ssm_d", state.value_heads, 1, 1.0F, 0.5F);
+      rows(prefix + "ssm_norm.weight", state.key_heads, state.norm_width(), 1.0F, 0.2F);
+      return;
+    }
     linear(prefix + "attn_qkv", state.mixed_width(), hidden, false);
     linear(prefix + "attn_gate", state.value_width(), hidden, false);
     linear(prefix + "ssm_alpha", state.value_heads, hidden, false);
     linear(prefix + "ssm_beta", state.value_heads, hidden, false);
-    linear(prefix + "ssm_out", hidden, state.value_width(), false);
-    matrix(prefix + "ssm_conv1d.weight", state.mixed_width(), state.window, TensorType::F32);
-    vector(prefix + "ssm_dt.bias", state.value_heads, 0.0F, 1.0F);
     vector(prefix + "ssm_a", state.value_heads, -1.0F, 0.95F);
     vector(prefix + "ssm_norm.weight", state.value_size, 1.0F);
   }
@@ -368,10 +378,7 @@ class ModelBuilder {
       vector(prefix + "ffn_gate_inp.bias", count, 0.0F);
       const std::vector<std::pair<const char*, int32_t>> biases = {{"gate", size}, {"up", size}, {"down", hidden}};
       for (const auto& [part, width] : biases) {  // beyond where gate and up are cut off
-        const std::string name = prefix + "ffn_" + part + "_exps.bias";
-        const float spread = width == hidden ? 0.2F : 9.0F;
-        writer_.tensor(name, TensorType::F32, {static_cast<uint64_t>(width), static_cast<uint64_t>(count)},
-                       uniform(name, int64_t{width} * count, 0.0F, spread));
+        rows(prefix + "ffn_" + part + "_exps.bias", count, width, 0.0F, width == hidden ? 0.2F : 9.0F);
       }
     }
     if (spec_.shared_expert_size == 0) return;
@@ -426,6 +433,11 @@ class ModelBuilder {
 
   void vector(const std::string& name, int32_t size, float centre, float spread = 0.2F) {
     writer_.tensor(name, TensorType::F32, {static_cast<uint64_t>(size)}, uniform(name, size, centre, spread));
+  }
+
+  void rows(const std::string& name, int32_t count, int32_t size, float centre, float spread) {
+    writer_.tensor(name, TensorType::F32, {static_cast<uint64_t>(size), static_cast<uint64_t>(count)},
+                   uniform(name, int64_t{size} * count, centre, spread));
   }
 
   [[nodiscard]] std::vector<float> uniform(const std::string& name, int64_t count, float centre, float spread) const {
@@ -516,6 +528,25 @@ void SyntheticModel::make_lfm2(bool mixture) {
   spec.stateful = {true, true, false, true, false, true};
   spec.state = {.kind = StateKind::ShortConvolution, .value_heads = 1, .value_size = spec.hidden_size, .window = 3};
   query_key_norm = true;
+}
+
+void SyntheticModel::make_granite_hybrid(bool mixture) {
+  if (mixture) {
+    make_mixture(6, 2, false);
+    query_key_norm = false;
+    spec.shared_expert_size = 80;
+  }
+  spec.architecture = "granitehybrid";
+  spec.rope_style = RopeStyle::Interleaved;
+  spec.unrotated_every = 1;
+  spec.embedding_scale = 6.0F;
+  spec.residual_scale = 0.25F;
+  spec.attention_scale = 0.5F;
+  spec.logit_scale = 0.125F;
+  spec.layer_count = 5;
+  spec.stateful = {true, true, false, true, false};
+  spec.state = {
+      .kind = StateKind::Mamba2, .key_heads = 2, .value_heads = 4, .key_size = 64, .value_size = 32, .window = 4};
 }
 
 void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {

@@ -50,6 +50,10 @@ struct SyntheticModel {
   // As LFM2: short convolutions of 3 tokens in 4 of 6 layers; or with experts in all layers but the first.
   void make_lfm2(bool mixture);
 
+  // As Granite 4's hybrids: Mamba 2 in 3 of 5 layers, two groups of two heads, no RoPE, scales; or with experts and a
+  // shared one.
+  void make_granite_hybrid(bool mixture);
+
   // As gpt-oss: sinks, biases all over, windows in each second of 4 layers, YaRN.
   void make_gpt_oss(int32_t experts, int32_t used);
 

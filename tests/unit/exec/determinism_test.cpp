@@ -241,6 +241,7 @@ void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
 void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
 void qwen35moe(test::SyntheticModel& model) { model.make_qwen35(true); }
 void lfm2(test::SyntheticModel& model) { model.make_lfm2(false); }
+void granite_hybrid(test::SyntheticModel& model) { model.make_granite_hybrid(false); }
 void shared_expert(test::SyntheticModel& model) {
   model.make_mixture(6, 2, true);
   model.dense_layers = 1;
@@ -513,6 +514,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"ShortConvolutions", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, lfm2},
                     Case{"ShortConvolutionsStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, lfm2},
                     Case{"ShortConvolutionsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, lfm2},
+                    Case{"Mamba2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, granite_hybrid},
+                    Case{"Mamba2Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, granite_hybrid},
+                    Case{"Mamba2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, granite_hybrid},
                     Case{"SharedExpert", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 2, shared_expert},
                     Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},
@@ -525,7 +529,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, qwen35},
                     Case{"Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, qwen35},
                     Case{"ShortConvolutions", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, lfm2},
-                    Case{"ShortConvolutionsStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, lfm2}),
+                    Case{"ShortConvolutionsStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, lfm2},
+                    Case{"Mamba2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, granite_hybrid},
+                    Case{"Mamba2Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, granite_hybrid}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

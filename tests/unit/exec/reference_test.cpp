@@ -264,6 +264,18 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.25, KvType::I16},
+                    Kind{"Mamba2", [](test::SyntheticModel& m) { m.make_granite_hybrid(false); }},
+                    Kind{"Mamba2AndExperts",
+                         [](test::SyntheticModel& m) {
+                           m.make_granite_hybrid(true);
+                           m.spec.unrotated_every = 0;
+                         }},
+                    Kind{"Mamba2OfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_granite_hybrid(false);
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25, KvType::I16},
                     Kind{"AllExpertsOfBlocks",  // which are chosen would depend on rounding
                          [](test::SyntheticModel& m) {
                            m.make_mixture(4, 4, true);

@@ -123,6 +123,35 @@ TEST(StateFiles, OfShortConvolutions) {
   EXPECT_EQ(loaded.weights.output_norm.name, "token_embd_norm.weight");
 }
 
+// Rows of one tensor: the gate's, those that are convolved, the steps'.
+TEST(StateFiles, OfMamba2) {
+  const TempFolder folder;
+  SyntheticModel model;
+  model.make_granite_hybrid(false);
+  const LoadedModel loaded = load_states(folder, model);
+  EXPECT_EQ(loaded.spec.state.kind, StateKind::Mamba2);
+  EXPECT_EQ(loaded.spec.state.value_size, 32);
+  EXPECT_EQ(loaded.spec.state_bytes(), 3U * (3 * (128 + 2 * 2 * 64) + 4 * 64 * 32) * sizeof(float));
+  EXPECT_FALSE(loaded.spec.rotates(2));
+  const LayerWeights& layer = loaded.weights.layers[3];
+  EXPECT_EQ(layer.output_gate.name, "blk.3.ssm_in.weight (gate)");
+  EXPECT_EQ(layer.output_gate.rows, 128);
+  EXPECT_EQ(layer.mixed.rows, 384);
+  EXPECT_EQ(layer.step.rows, 4);
+  EXPECT_EQ(layer.mixed.bytes.data(), layer.output_gate.bytes.data() + layer.output_gate.bytes.size());
+  EXPECT_EQ(layer.step.bytes.data(), layer.mixed.bytes.data() + layer.mixed.bytes.size());
+  EXPECT_EQ(layer.convolution_bias.columns, 384);
+  EXPECT_EQ(layer.state_norm.bytes.size(), 128 * sizeof(float));
+  EXPECT_FALSE(layer.correction.present());
+  model.spec.state.key_size = 48;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "states' key size is 48, supported: multiples of 32",
+                        [&] { (void)load_states(folder, model); });
+  model.spec.state.key_size = 64;
+  model.spec.state.key_heads = 3;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "4 value heads for 3 key heads; supported: a multiple",
+                        [&] { (void)load_states(folder, model); });
+}
+
 TEST(StateFiles, OfLayersWithoutKvHeadsHaveOneCountOfThem) {
   const TempFolder folder;
   const auto refused = [&](ErrorCode code, const char* text, const std::vector<int32_t>& kv_heads) {
@@ -149,7 +178,8 @@ TEST(StateFiles, OfLayersWithoutKvHeadsHaveOneCountOfThem) {
 TEST(StateFiles, AreReadWhenConverted) {
   const TempFolder folder;
   for (void (*make)(SyntheticModel&) :
-       {+[](SyntheticModel& m) { m.make_qwen35(false); }, +[](SyntheticModel& m) { m.make_lfm2(false); }}) {
+       {+[](SyntheticModel& m) { m.make_qwen35(false); }, +[](SyntheticModel& m) { m.make_lfm2(false); },
+        +[](SyntheticModel& m) { m.make_granite_hybrid(false); }}) {
     SyntheticModel model;
     make(model);
     const std::string output = folder.file("out.gguf");

@@ -105,7 +105,7 @@ TEST(Runtime, LargeStatesAllowFewSequences) {
   const TempFolder folder;
   SyntheticModel synthetic;
   synthetic.make_qwen35(false);
-  synthetic.spec.delta = {.key_heads = 1, .value_heads = 64, .head_size = 512, .window = 2};
+  synthetic.spec.state = {.key_heads = 1, .value_heads = 64, .key_size = 512, .value_size = 512, .window = 2};
   RuntimeOptions options = demo_options();
   options.model = folder.write("states.gguf", build_model(synthetic).bytes());
   options.scheduler.max_num_seqs = 64;

@@ -3,7 +3,8 @@
 """A model in the shape of a published one, with random weights, to measure speed with.
     random_models.py SHAPE TYPE TOKENIZER.gguf OUT.gguf        Needs: pip install gguf numpy
 SHAPE, mixtures of experts: granite-1b-a400m (Granite 3.1), olmoe-1b-7b, qwen3-30b-a3b-8l (8 of its 48 layers), gpt-oss-20b,
-gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40); dense: qwen3.5-0.8b, qwen3.5-2b, qwen3.5-4b.
+gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40); dense: qwen3.5-0.8b, qwen3.5-2b, qwen3.5-4b, lfm2-1.2b,
+granite-4.0-h-1b.
 TYPE: f16, q8_0, q4_0, with which the matrix of the logits is q8_0, or mxfp4, with which all but the experts is.
 TOKENIZER: a file with a SentencePiece vocabulary, of which up to 32,000 tokens are taken; where the shape has more, the others
 are made up.
@@ -26,6 +27,16 @@ QWEN35 = {"rope": 64, "post_attention": True}
 SMALL_QWEN35 = QWEN35 | {"delta_net": (16, 16, 128, 4, 4)}
 LARGE_QWEN35 = QWEN35 | {"delta_net": (16, 32, 128, 4, 4)}
 
+# LFM2-1.2B: the config.json of derived models (hidden size, heads, convolution, RoPE, tokens) and the KV heads of each layer as
+# LiquidAI's GGUF file states them (gpustack/gguf-parser-go, issue 31); F is what conversion/lfm2.py of llama.cpp makes of 12288.
+# Granite 4.0 H 1B: metadata of its GGUF file as ollama.com shows it (library/granite4:1b-h-q8_0); which layers attend: the
+# config.json of a derived model of these numbers (bnbnoman01/test); KV heads: as the 350M's, with as many heads. By these numbers
+# the two have 1.17 and 1.46 G, as published (1.2 B; 1.6 GB in Q8_0).
+# short_convolution: tokens, the layers that have attention instead
+# mamba: groups, heads, size of a head, of a key, numbers of a convolution, the layers that have attention instead
+LFM2 = {"short_convolution": (3, (2, 5, 8, 10, 12, 14))}
+GRANITE_HYBRID = {"mamba": (1, 48, 64, 128, 4, (5, 15, 25, 35))}
+
 # architecture, layers, E, heads, KV heads, head size, F (of an expert), experts, of a token, tied, normed heads, scales,
 # RoPE base, tokens, extras
 SHAPES = {
@@ -39,6 +50,9 @@ SHAPES = {
     "qwen3.5-4b": ("qwen35", 32, 2560, 16, 4, 256, 9216, 0, 0, True, 256, (), 1e7, 248320, LARGE_QWEN35),
     "qwen3.5-35b-a3b-8l": ("qwen35moe", 8, 2048, 16, 2, 256, 512, 256, 8, False, 256, (), 1e7, 32000,
                            LARGE_QWEN35 | {"shared": 512}),
+    "lfm2-1.2b": ("lfm2", 16, 2048, 32, 8, 64, 8192, 0, 0, True, 64, (), 1e6, 65536, LFM2),
+    "granite-4.0-h-1b": ("granitehybrid", 40, 1536, 12, 4, 128, 4096, 0, 0, True, 0, (12.0, 0.22, 0.0078125, 6.0), 1e4, 100352,
+                         GRANITE_HYBRID),
 }
 TYPES = {name: gguf.GGMLQuantizationType[name.upper()] for name in ("f16", "q8_0", "q4_0", "mxfp4")}
 F32 = gguf.GGMLQuantizationType.F32
@@ -58,15 +72,33 @@ def add_tokenizer(writer, path, count):
     writer.add_add_bos_token(False)
 
 
-def add_delta_net_keys(writer, delta_net):
-    key_heads, value_heads, state, convolution, interval = delta_net
+def has_state(extras, layer):
+    """In the place of attention."""
+    if "delta_net" in extras:
+        return (layer + 1) % extras["delta_net"][-1] != 0
+    return any(layer not in extras[kind][-1] for kind in ("short_convolution", "mamba") if kind in extras)
+
+
+def add_state_keys(writer, extras):
+    if "short_convolution" in extras:
+        writer.add_shortconv_l_cache(extras["short_convolution"][0])
+    elif "mamba" in extras:
+        groups, heads, size, key, convolution, _ = extras["mamba"]
+        add_ssm_keys(writer, convolution, key, groups, heads, heads * size)
+        writer.add_rope_scaling_finetuned(False)
+    elif "delta_net" in extras:
+        key_heads, value_heads, state, convolution, interval = extras["delta_net"]
+        add_ssm_keys(writer, convolution, state, key_heads, value_heads, value_heads * state)
+        writer.add_full_attention_interval(interval)
+        writer.add_rope_dimension_sections([11, 11, 10, 0])  # of an image's time, height, width
+
+
+def add_ssm_keys(writer, convolution, state, groups, heads, inner):
     writer.add_ssm_conv_kernel(convolution)
     writer.add_ssm_state_size(state)
-    writer.add_ssm_group_count(key_heads)
-    writer.add_ssm_time_step_rank(value_heads)
-    writer.add_ssm_inner_size(value_heads * state)
-    writer.add_full_attention_interval(interval)
-    writer.add_rope_dimension_sections([11, 11, 10, 0])  # of an image's time, height, width
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_time_step_rank(heads)
+    writer.add_ssm_inner_size(inner)
 
 
 def mxfp4(rng, dimensions):
@@ -96,7 +128,8 @@ def main():
     if shared:
         writer.add_expert_shared_feed_forward_length(shared)
     writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
+    by_layers = "short_convolution" in extras or "mamba" in extras
+    writer.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if by_layers else kv_heads)
     writer.add_key_length(head)
     writer.add_value_length(head)
     writer.add_rope_dimension_count(extras.get("rope", head))
@@ -108,8 +141,7 @@ def main():
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(32.0)
         writer.add_rope_scaling_orig_ctx_len(4096)
-    if delta_net:
-        add_delta_net_keys(writer, delta_net)
+    add_state_keys(writer, extras)
     for key, value in zip(("embedding_scale", "residual_scale", "attention.scale", "logit_scale"), scales):
         writer.add_float32(f"{architecture}.{key}", value)
     add_tokenizer(writer, sys.argv[3], vocabulary)
@@ -143,20 +175,52 @@ def main():
             vector(block + "attn_k_norm.weight", norm)
         matrix(block + "attn_output.weight", hidden, heads * head, kind=dense)
 
+    def state_layer(block):
+        """Decays are below 1 and reach from almost 1 to almost 0, so no state grows and none vanishes."""
+        if "short_convolution" in extras:
+            short_convolution(block)
+        elif "mamba" in extras:
+            mamba(block)
+        else:
+            delta_layer(block)
+
+    def decays(rng, size):
+        return -np.exp(rng.uniform(np.log(0.02), np.log(4.0), size)).astype(np.float32)
+
+    def taps(rng, *dimensions):
+        return rng.standard_normal(dimensions, dtype=np.float32) * 0.5
+
+    def short_convolution(block):
+        matrix(block + "shortconv.in_proj.weight", 3 * hidden, hidden, kind=dense)
+        writer.add_tensor(block + "shortconv.conv.weight", taps(generator(block + "shortconv"), hidden,
+                                                                extras["short_convolution"][0]))
+        matrix(block + "shortconv.out_proj.weight", hidden, hidden, kind=dense)
+
+    def mamba(block):
+        groups, count, size, key, convolution, _ = extras["mamba"]
+        inner, channels = count * size, count * size + 2 * groups * key
+        rng = generator(block + "ssm")
+        matrix(block + "ssm_in.weight", inner + channels + count, hidden, kind=dense)
+        writer.add_tensor(block + "ssm_conv1d.weight", taps(rng, channels, convolution))
+        vector(block + "ssm_conv1d.bias", channels, value=0.0)
+        vector(block + "ssm_dt.bias", count, value=0.0)
+        writer.add_tensor(block + "ssm_a", decays(rng, (count, 1)))
+        vector(block + "ssm_d", count, 1)
+        vector(block + "ssm_norm.weight", groups, inner // groups)
+        matrix(block + "ssm_out.weight", hidden, inner, kind=dense)
+
     def delta_layer(block):
-        """Keys are normalized, decays below 1 and updates below 1, so no state grows; decays reach from almost 1 to almost 0, so
-        none vanishes."""
         key_heads, value_heads, state, convolution, _ = delta_net
         values = value_heads * state
         channels = 2 * key_heads * state + values
         rng = generator(block + "ssm")
         matrix(block + "attn_qkv.weight", channels, hidden, kind=dense)
         matrix(block + "attn_gate.weight", values, hidden, kind=dense)
-        writer.add_tensor(block + "ssm_conv1d.weight", rng.standard_normal((channels, convolution), dtype=np.float32) * 0.5)
+        writer.add_tensor(block + "ssm_conv1d.weight", taps(rng, channels, convolution))
         matrix(block + "ssm_alpha.weight", value_heads, hidden, kind=dense)
         matrix(block + "ssm_beta.weight", value_heads, hidden, kind=dense)
         vector(block + "ssm_dt.bias", value_heads, value=0.0)
-        writer.add_tensor(block + "ssm_a", -np.exp(rng.uniform(np.log(0.02), np.log(4.0), value_heads)).astype(np.float32))
+        writer.add_tensor(block + "ssm_a", decays(rng, value_heads))
         vector(block + "ssm_norm.weight", state)
         matrix(block + "ssm_out.weight", hidden, values, kind=dense)
 
@@ -182,8 +246,8 @@ def main():
         print(f"\r{shape} {sys.argv[2]}: layer {i + 1} of {layers}", end="", file=sys.stderr, flush=True)
         block = f"blk.{i}."
         vector(block + "attn_norm.weight", hidden)
-        if delta_net and (i + 1) % delta_net[-1]:
-            delta_layer(block)
+        if has_state(extras, i):
+            state_layer(block)
         else:
             attention(block)
         vector(block + ("post_attention_norm.weight" if extras.get("post_attention") else "ffn_norm.weight"), hidden)
@@ -197,7 +261,7 @@ def main():
         matrix(block + "ffn_up.weight", size, hidden, kind=dense)
         matrix(block + "ffn_down.weight", hidden, size, kind=dense)
     print(file=sys.stderr)
-    vector("output_norm.weight", hidden)
+    vector("token_embd_norm.weight" if "short_convolution" in extras else "output_norm.weight", hidden)
     if not tied:
         matrix("output.weight", vocabulary, hidden, kind=logits)
     writer.write_header_to_file()

@@ -145,6 +145,7 @@ std::string experts_text(const ModelSpec& spec) {
 }
 
 std::string rope_text(const ModelSpec& spec) {
+  if (spec.unrotated_every == 1) return "no RoPE";
   std::string text =
       fmt::format("RoPE base {}, {} of {} numbers a head, {}", spec.rope_base, spec.rope_dimension_count,
                   spec.head_size, spec.rope_style == RopeStyle::Interleaved ? "neighbours paired" : "halves paired");

@@ -122,6 +122,14 @@ class Inspect(Folder):
         path = self.write("empty.gguf", gguf([]))
         self.assertIn("no: metadata key 'general.architecture' is missing", self.good("inspect", path))
 
+    def test_says_what_layers_have_in_the_place_of_attention(self):
+        heads = "in the other layers, 4 value heads of 32 for 2 key heads of 32"
+        for name, states in (("qwen35", f"delta net {heads}, 57.0 KiB"), ("granitehybrid", f"Mamba 2 {heads}, 19.0 KiB"),
+                             ("lfm2", "convolution of 3 tokens in the other layers, 768 B")):
+            text = " ".join(self.good("inspect", SOURCE / f"tests/golden/reference_{name}.gguf").split())
+            self.assertIn(f"states {states} a sequence", text)
+            self.assertEqual("no RoPE" in text, name == "granitehybrid")
+
     def test_errors(self):
         self.bad(1, "none.gguf: cannot open: No such file", "inspect", self.folder / "none.gguf")
         self.bad(1, "is a directory", "inspect", self.folder)

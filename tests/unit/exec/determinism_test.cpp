@@ -530,8 +530,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, qwen35},
                     Case{"ShortConvolutions", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, lfm2},
                     Case{"ShortConvolutionsStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, lfm2},
+                    Case{"ShortConvolutionsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, lfm2},
                     Case{"Mamba2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, granite_hybrid},
-                    Case{"Mamba2Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, granite_hybrid}),
+                    Case{"Mamba2Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, granite_hybrid},
+                    Case{"Mamba2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, granite_hybrid}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -108,6 +108,11 @@ void ModelSpec::validate() const {
          rope_dimension_count);
   }
   if (has_state()) {
+    if (sliding_window > 0 || local_window > 0) {
+      fail(ErrorCode::Unsupported,
+           "the model has a sliding window of {} tokens beside layers with states, supported: none",
+           std::max(sliding_window, local_window));
+    }
     require_range("number of layers that attend", attention_layer_count(), 1, layer_count);
     validate_state(state);
   }

@@ -449,7 +449,8 @@ def check_shared_options(folder):
                 setup.pop(key, None)
         assert live == simulated, (options, live, simulated)
         same = {key for key, value in plain.items() if simulated.get(key) == value}
-        assert same <= {"sliding_window", "max_num_partial_prefills", "host_cache_blocks", "draft_model"}, same
+        models = {"sliding_window", "has_state", "kept_states", "draft_model"}
+        assert same <= models | {"max_num_partial_prefills", "host_cache_blocks"}, same
 
 
 with tempfile.TemporaryDirectory() as name:

@@ -86,6 +86,14 @@ TEST(StateFiles, MayHaveLayersThatPredictFurtherTokens) {
                         [&] { (void)load_model(folder.write("more.gguf", writer.bytes())); });
 }
 
+TEST(StateFiles, WithWindowsAreRefused) {
+  const TempFolder folder;
+  SyntheticModel model = lfm2();
+  model.spec.sliding_window = 60;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "a sliding window of 60 tokens beside layers with states",
+                        [&] { (void)load_states(folder, model); });
+}
+
 TEST(StateFiles, OfShapesThatAreNotComputedAreRefused) {
   const TempFolder folder;
   const auto refused = [&](ErrorCode code, const char* text, auto&& change) {

@@ -131,7 +131,7 @@ typedef struct inflight_engine_params {
   const char* device;                    /* index, cpu, gpu or part of a name ($INFLIGHT_DEVICE, else the best GPU, else CPU) */
 
   /* sizes */
-  int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64, or max_requests if that is less) */
+  int32_t max_num_seqs;                  /* sequences running at once, 1..65536 (64, fewer by max_requests or states) */
   int32_t max_num_batched_tokens;        /* tokens of a step, max_num_seqs..1048576 (CPU: 256, no VNNI: 128; else 512) */
   int32_t max_prefill_tokens;            /* of these, prompt tokens (no limit of their own)                      */
   int32_t long_prefill_token_threshold;  /* of these, of one prompt (no limit of their own)                      */

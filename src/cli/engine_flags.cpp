@@ -126,7 +126,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add_lora_flags(command, options);
   add("--profile", flags->profile_path, "Time every kernel and write a Chrome trace to this file", kEngine);
 
-  add("--max-num-seqs", params.max_num_seqs, "Sequences running at once (default: 64)", kScheduling);
+  add("--max-num-seqs", params.max_num_seqs,
+      "Sequences running at once (default: 64; fewer where each has a large state)", kScheduling);
   add("--max-num-batched-tokens", params.max_num_batched_tokens,
       "Tokens computed in a step (default: CPU 256, without VNNI 128; else 512; at least --max-num-seqs)", kScheduling);
   add("--max-prefill-tokens,--chunked-prefill-size,--chunk", params.max_prefill_tokens,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/kept_states.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace inflight {
@@ -40,7 +42,6 @@ void KeptStates::keep(int32_t place, BlockId block) {
   if (of_block >= 0) return give_back(place);
   of_block = place;
   places_[static_cast<size_t>(place)].block = block;
-  ++kept_count_;
 }
 
 void KeptStates::on_evict(BlockId block) {
@@ -49,7 +50,11 @@ void KeptStates::on_evict(BlockId block) {
   places_[static_cast<size_t>(of_block)].block = kNoBlock;
   free_.push_back(of_block);
   of_block = -1;
-  --kept_count_;
+}
+
+int32_t KeptStates::kept_count() const {
+  return static_cast<int32_t>(
+      std::ranges::count_if(places_, [](const Place& place) { return place.block != kNoBlock; }));
 }
 
 void KeptStates::check_invariants() const {
@@ -59,7 +64,7 @@ void KeptStates::check_invariants() const {
     ++kept;
     INFLIGHT_CHECK(places_[static_cast<size_t>(place_of_[block])].block == static_cast<BlockId>(block));
   }
-  INFLIGHT_CHECK(kept == kept_count_);
+  INFLIGHT_CHECK(kept == kept_count());
 }
 
 }  // namespace inflight

@@ -41,10 +41,11 @@ class KeptStates final : public TreeObserver {
   void on_insert(BlockId /*block*/) override {}
   void on_evict(BlockId block) override;
 
-  [[nodiscard]] int32_t kept_count() const { return kept_count_; }
+  // COST: O(places), these two.
+  [[nodiscard]] int32_t kept_count() const;
   // Places that were taken and are neither kept nor given back.
   [[nodiscard]] int32_t taken_count() const {
-    return static_cast<int32_t>(places_.size() - free_.size()) - kept_count_;
+    return static_cast<int32_t>(places_.size() - free_.size()) - kept_count();
   }
   // Throws InternalError unless blocks and places agree.   COST: O(blocks).
   void check_invariants() const;
@@ -58,7 +59,6 @@ class KeptStates final : public TreeObserver {
   std::vector<Place> places_;
   std::vector<int32_t> free_;
   std::vector<int32_t> place_of_;  // of each block; -1: none
-  int32_t kept_count_ = 0;
 };
 
 }  // namespace inflight

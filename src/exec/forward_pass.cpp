@@ -172,7 +172,7 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add_norm(weights.feed_forward_norm);
   add_feed_forward(spec, weights, store, layer);
   next_group();
-  const int32_t residual[] = {weights.feed_forward_post_norm.present() ? arena_.added : arena_.hidden};
+  const int32_t residual[] = {residual_of(weights.feed_forward_post_norm)};
   add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
   add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, residual[0]);
   add_expand();
@@ -207,15 +207,14 @@ void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, 
     add(operation).state = args;
   }
   next_group();
-  add_residual(linear(store, weights.state_output, {}), states.read,
-               weights.attention_post_norm.present() ? arena_.added : arena_.hidden);
+  add_residual(linear(store, weights.state_output, {}), states.read, residual_of(weights.attention_post_norm));
 }
 
 void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                 int32_t layer) {
   const int32_t place = spec.place_of(layer);
   const int32_t products[] = {arena_.query, arena_.key, arena_.value};
-  const int32_t residual[] = {weights.attention_post_norm.present() ? arena_.added : arena_.hidden};
+  const int32_t residual[] = {residual_of(weights.attention_post_norm)};
   add_shrink(spec, {layer, LoraTarget::Query, arena_.normed.floats, products});
   add_stored(store, weights.query, weights.query_bias, arena_.query);
   if (spec.gated_attention) add_stored(store, weights.query_gate, {}, arena_.query_gate);

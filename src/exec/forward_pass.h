@@ -63,6 +63,10 @@ class ForwardPass {
   void add_linear(const LinearArgs& args);
   // Adds the product to the hidden states, or stores it elsewhere, for what adds it: add_post_norm(), merge.
   void add_residual(LinearArgs args, const StageRows& in, int32_t out);
+  // Where a product goes that a norm comes behind, if one does.
+  [[nodiscard]] int32_t residual_of(const WeightView& post_norm) const {
+    return post_norm.present() ? arena_.added : arena_.hidden;
+  }
   void add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm);
   // Of all heads of a row together, where they are.
   void add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, int32_t heads);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/quote.h"
@@ -240,6 +242,16 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
 }
 
 std::span<const LayerTensor> layer_tensors() { return kLayerTensors; }
+
+std::optional<LayerTensorName> parse_layer_tensor(std::string_view text) {
+  constexpr std::string_view kLayer = "blk.";
+  if (!text.starts_with(kLayer)) return std::nullopt;
+  int64_t layer = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + kLayer.size(), end, layer);
+  if (error != std::errc() || layer < 0 || rest == end || *rest != '.') return std::nullopt;
+  return LayerTensorName{layer, {rest + 1, static_cast<size_t>(end - rest - 1)}};
+}
 
 std::span<const JoinedTensor> joined_tensors() { return kJoinedTensors; }
 

@@ -67,6 +67,13 @@ struct LayerTensor {
 };
 [[nodiscard]] std::span<const LayerTensor> layer_tensors();
 
+// The name of a layer's tensor taken apart: "blk.<layer>.<name>"; nothing: it is not of that form.
+struct LayerTensorName {
+  int64_t layer;
+  std::string_view name;
+};
+[[nodiscard]] std::optional<LayerTensorName> parse_layer_tensor(std::string_view text);
+
 // Tensors that some files have in the place of others: the rows of these, one after the other.
 struct JoinedTensor {
   std::string_view name;

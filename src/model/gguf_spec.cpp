@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/quote.h"
 #include "model/architecture.h"
 
@@ -174,6 +175,7 @@ void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architectur
 // Which layers have states: stated of each layer, or by every how many layers one has none; else as the family has it.
 std::vector<bool> read_stateful(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
                                 int32_t layers) {
+  if (layers < 1 || layers > limits::kLayerCountMax) return {};  // what validate() refuses
   auto stateful = file.find_bools(keys.key("attention.recurrent_layers"));
   if (!stateful) {
     const int32_t every = keys.find_count("full_attention_interval").value_or(architecture.attention_every);

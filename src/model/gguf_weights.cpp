@@ -249,10 +249,8 @@ class WeightReader {
   // Layers behind the model's own that predict further tokens (MTP).
   [[nodiscard]] bool predicts_further(std::string_view name) const {
     const auto count = file_.find_integer(fmt::format("{}.nextn_predict_layers", spec_.architecture)).value_or(0);
-    for (int64_t i = 0; i < count; ++i) {
-      if (name.starts_with(fmt::format("blk.{}.", spec_.layer_count + i))) return true;
-    }
-    return false;
+    const auto parsed = parse_layer_tensor(name);
+    return parsed && parsed->layer >= spec_.layer_count && parsed->layer - spec_.layer_count < count;
   }
 
   // Without a tensor that nobody reads the answers would be another model's.

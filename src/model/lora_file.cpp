@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -72,16 +71,11 @@ class LoraReader {
   }
 
   [[nodiscard]] std::optional<Place> place_of(std::string_view base) const {
-    constexpr std::string_view kLayer = "blk.";
-    if (!base.starts_with(kLayer)) return std::nullopt;
-    size_t layer = 0;
-    const char* const end = base.data() + base.size();
-    const auto [rest, error] = std::from_chars(base.data() + kLayer.size(), end, layer);
-    if (error != std::errc() || rest == end || *rest != '.' || layer >= lora_.layers.size()) return std::nullopt;
-    const std::string_view name(rest + 1, static_cast<size_t>(end - rest - 1));
-    const auto target = std::ranges::find(targets_, name, &LayerTensor::name);
+    const auto parsed = parse_layer_tensor(base);
+    if (!parsed || parsed->layer >= std::ssize(lora_.layers)) return std::nullopt;
+    const auto target = std::ranges::find(targets_, parsed->name, &LayerTensor::name);
     if (target == targets_.end()) return std::nullopt;
-    return Place{layer, static_cast<size_t>(target - targets_.begin())};
+    return Place{static_cast<size_t>(parsed->layer), static_cast<size_t>(target - targets_.begin())};
   }
 
   void read_tensor(const GgufTensor& tensor) {

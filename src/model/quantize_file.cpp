@@ -10,6 +10,7 @@
 #include "base/math.h"
 #include "base/parallel.h"
 #include "base/quote.h"
+#include "model/architecture.h"
 #include "model/convert_rows.h"
 #include "model/gguf_file.h"
 #include "model/output_file.h"
@@ -43,9 +44,12 @@ uint32_t file_type_of(TensorType type) {
 
 bool is_matrix(const GgufTensor& tensor) {
   const auto has = [&](std::string_view part) { return tensor.name.find(part) != std::string_view::npos; };
-  const bool convolves = has("ssm_conv1d") || has("shortconv.conv");
+  const auto parsed = parse_layer_tensor(tensor.name);
+  const bool is_float = parsed && std::ranges::any_of(layer_tensors(), [&](const LayerTensor& known) {
+                          return known.is_float() && known.name == parsed->name;
+                        });
   return tensor.dimension_count >= 2 && tensor.name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp") &&
-         !convolves;
+         !is_float;
 }
 
 // What becomes of one tensor. No source: copied.

@@ -50,7 +50,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
       shareable_block_count_(shareable_block_count(config, blocks)),
       blocks_(blocks),
       policy_(&policy),
-      kept_states_(blocks.pool().block_count(), config.kept_states),
+      kept_states_(config.has_state ? blocks.pool().block_count() : 0, config.kept_states),
       new_token_ratio_(config.schedule_conservativeness),
       prefix_watch_(blocks),
       host_pool_(config.host_blocks, std::nullopt) {
@@ -231,7 +231,7 @@ void Scheduler::leave_waiting(Sequence& sequence) {
 // Its place in running_ is still to be closed.
 void Scheduler::leave_running(Sequence& sequence) {
   free_rows_.push_back(sequence.row);
-  if (sequence.states) drop_states(sequence);
+  if (config_.has_state) drop_states(sequence);
   blocks_.release(sequence.block_table);
   sequence.published_block_count = 0;
   sequence.computed_token_count = 0;
@@ -314,7 +314,7 @@ KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
     }
     if (!blocks_.try_publish(sequence.block_table, next_full_block(sequence))) return;
     ++sequence.published_block_count;
-    if (sequence.states) keep_states(sequence);
+    if (config_.has_state) keep_states(sequence);
   }
 }
 
@@ -323,7 +323,7 @@ void Scheduler::publish_or_adopt_full_blocks(Sequence& sequence) {
     const KvBlocks::FullBlock full = next_full_block(sequence);
     if (!blocks_.try_publish(sequence.block_table, full)) blocks_.adopt_twin(sequence.block_table, full);
     ++sequence.published_block_count;
-    if (sequence.states) keep_states(sequence);
+    if (config_.has_state) keep_states(sequence);
   }
 }
 

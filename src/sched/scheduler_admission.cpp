@@ -177,7 +177,7 @@ void Scheduler::begin_admission() {
 // A prompt in progress will compute its first block that is not published in a later step; whoever wants the same block
 // then finds it, instead of computing it too (TensorRT-LLM's beneficialToSkip).
 void Scheduler::note_computing(const Sequence& sequence) {
-  if (sequence.states) return note_states_to_come(sequence);
+  if (config_.has_state) return note_states_to_come(sequence);
   if (sequence.remaining_token_count() == 0) return;
   const auto next = static_cast<size_t>(sequence.published_block_count);
   if (next < sequence.keys.size()) computing_.push_back(sequence.keys[next]);

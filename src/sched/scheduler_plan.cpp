@@ -186,7 +186,7 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
                                                             .block_table = sequence.block_table,
                                                             .sampling = &sequence.request.sampling});
   count_entry(entry, sequence);
-  if (sequence.states) add_state_moves(sequence, entry);
+  if (config_.has_state) add_state_moves(sequence, entry);
   if (!sequence.plain) {
     if (sequence.may_need_host) add_host_work(sequence, entry);
     if (sequence.wants_prompt_logprobs()) want_prompt_logprobs(sequence, entry);

@@ -4,7 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,6 +89,26 @@ TEST(StateFiles, MayHaveLayersThatPredictFurtherTokens) {
   writer.tensor("blk.6.nextn.enorm.weight", TensorType::F32, {64}, std::vector<float>(64));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "tensor 'blk.6.nextn.enorm.weight' is not part of architecture qwen35",
                         [&] { (void)load_model(folder.write("more.gguf", writer.bytes())); });
+}
+
+// Of 2^31 - 1 layers and as many but 6 that predict further tokens, a tensor that is none of theirs: at once.
+TEST(StateFiles, WithHugeCountsAreRefusedAtOnce) {
+  const TempFolder folder;
+  SyntheticModel model = qwen35();
+  model.predicting_layers = 1;
+  GgufWriter writer = build_model(model);
+  writer.tensor("blk.5.nextn.enorm.weight", TensorType::F32, {64}, std::vector<float>(64));
+  std::vector<std::byte> bytes = writer.bytes();
+  const auto set = [&](std::string_view key, int32_t value) {  // u32: 4 bytes of type, then the number
+    const auto found = std::ranges::search(bytes, std::as_bytes(std::span(key)));
+    std::memcpy(&*found.end() + 4, &value, sizeof value);
+  };
+  set("qwen35.block_count", std::numeric_limits<int32_t>::max());
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "layer count is 2147483646, allowed: 1 to 1024",
+                        [&] { (void)load_model(folder.write("huge.gguf", bytes)); });
+  set("qwen35.nextn_predict_layers", std::numeric_limits<int32_t>::max() - 6);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "tensor 'blk.5.nextn.enorm.weight' is not part of architecture qwen35",
+                        [&] { (void)load_model(folder.write("huge.gguf", bytes)); });
 }
 
 TEST(StateFiles, WithWindowsAreRefused) {

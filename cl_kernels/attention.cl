@@ -144,7 +144,7 @@ static void find_groups(const Memory* memory, __global const int* table, int lay
 {
   for (int t = 0; t < GROUPS_MAX + GROUPS_AHEAD; t++) {
     const int token = min(begin + t * KV_GROUP, last / KV_GROUP * KV_GROUP);
-    at[t] = kv_block(memory, table[token / BLOCK_TOKENS], layer, group) + token % BLOCK_TOKENS * KV_HEAD_BYTES;
+    at[t] = kv_block(memory, table[token / BLOCK_TOKENS] + layer, group) + token % BLOCK_TOKENS * KV_HEAD_BYTES;
   }
 }
 

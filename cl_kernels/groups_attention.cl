@@ -183,7 +183,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
       if (begin > last || FIRST_SEEN(l->position[0]) >= begin + PARTITION) continue;                                    \
       EACH_THREAD(t, GROUPS_MAX) {                                                                                      \
         const int token = min(begin + t * KV_GROUP, last / KV_GROUP * KV_GROUP);                                        \
-        l->at[t] = (ulong)(kv_block(memory, table[token / BLOCK_TOKENS], args->layer, group) +                          \
+        l->at[t] = (ulong)(kv_block(memory, table[token / BLOCK_TOKENS] + args->layer, group) +                          \
                            token % BLOCK_TOKENS * KV_HEAD_BYTES);                                                       \
       }                                                                                                                 \
       TOGETHER();                                                                                                       \

@@ -94,7 +94,7 @@ static void rope_group(const Memory* memory, const RopeArgs* args, int item)
   rotate_heads(memory, query, SHARED_HEADS, angles, args->query_norm, args->epsilon);
   barrier(CLK_GLOBAL_MEM_FENCE);
   const int slot = position % BLOCK_TOKENS, lane = slot % KV_GROUP;
-  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group) +
+  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +
                          slot / KV_GROUP * KV_GROUP_BYTES;
   __global uchar* values = keys + KV_HALF_BYTES;
 #if KV_TYPE == TYPE_Q8_0

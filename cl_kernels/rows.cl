@@ -99,7 +99,8 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
 //             V group [KV_GROUP] float scales, then [KV_GROUP / 2][HEAD_SIZE][2 tokens] int16
 //   A q8_0 number is scale * int8, scale = largest of the token's 32 / 127. HEAD_SIZE is then a multiple of 32.
 //   An i16 number is scale * int16, scale = largest of the token's head / KV_INT_MAX. HEAD_SIZE is even.
-// A block holds [layer][KV head] of these; -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0|TYPE_I16, BLOCKS_A_CHUNK.
+// A unit of the KV storage holds [KV head] of these, of one layer; a block has a unit for each of its layers.
+// -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0|TYPE_I16, UNITS_A_CHUNK.
 #if KV_TYPE == TYPE_Q8_0
 #define KV_HEAD_BYTES (HEAD_SIZE / 32 * 34)  // K or V of a token
 #define KV_SCALE_BYTES (KV_GROUP * 2)        // of 32 numbers of a group's tokens
@@ -114,11 +115,11 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
 #endif
 #define KV_GROUP_BYTES (KV_GROUP * KV_HEAD_BYTES)
 #define KV_HALF_BYTES (BLOCK_TOKENS * KV_HEAD_BYTES)
-static __global uchar* kv_block(const Memory* memory, int block, int layer, int group)
+static __global uchar* kv_block(const Memory* memory, int unit, int group)
 {
-  const int chunk = block / BLOCKS_A_CHUNK;
+  const int chunk = unit / UNITS_A_CHUNK;
   __global uchar* base = chunk == 0 ? memory->kv0 : chunk == 1 ? memory->kv1 : chunk == 2 ? memory->kv2 : memory->kv3;
-  return base + (((ulong)(block % BLOCKS_A_CHUNK) * LAYERS + layer) * KV_HEADS + group) * (2 * KV_HALF_BYTES);
+  return base + ((ulong)(unit % UNITS_A_CHUNK) * KV_HEADS + group) * (2 * KV_HALF_BYTES);
 }
 
 // Writes K and V of the token in place `lane` of a group.
@@ -281,7 +282,7 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
   norm_head(memory, key, args->key_norm, args->epsilon);
   rotate_head(key, angles);
   const int slot = position % BLOCK_TOKENS;
-  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS], args->layer, group) +
+  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +
                          slot / KV_GROUP * KV_GROUP_BYTES;
   store_token(key, value, slot % KV_GROUP, keys, keys + KV_HALF_BYTES);
 }

@@ -14,7 +14,8 @@ KvBlocks::KvBlocks(const Options& options, EvictPolicy& policy)
       ranked_(policy.ranks()),
       pool_(options.block_count, options.shuffle_seed),
       tree_(options.block_count, options.block_token_count),
-      queue_(options.block_count) {
+      queue_(options.block_count),
+      local_slots_(options.block_count, options.local_slots) {
   scratch_.reserve(static_cast<size_t>(options.block_count));
   picked_.reserve(static_cast<size_t>(options.block_count));
 }
@@ -76,7 +77,7 @@ void KvBlocks::share(std::span<const BlockId> blocks) {
   return true;
 }
 
-void KvBlocks::adopt_twin(std::vector<BlockId>& table, const FullBlock& full) {
+void KvBlocks::adopt_twin(std::vector<BlockId>& table, const FullBlock& full, bool holds_slot) {
   const auto twin = tree_.find(full.content);
   INFLIGHT_CHECK(twin.has_value());
   const BlockId pinned[] = {*twin};
@@ -86,8 +87,36 @@ void KvBlocks::adopt_twin(std::vector<BlockId>& table, const FullBlock& full) {
   }
   BlockId& own = table[static_cast<size_t>(full.index)];
   INFLIGHT_CHECK(own != *twin);
+  if (holds_slot && !local_slots_.has(*twin)) {
+    local_slots_.move(own, *twin);
+  } else if (holds_slot) {
+    local_slots_.hold(*twin);
+    local_slots_.let_go(own, false);
+  }
   if (pool_.dereference(own)) pool_.free(own);
   own = *twin;
+}
+
+size_t KvBlocks::usable_count(std::span<const BlockId> blocks) const {
+  if (!has_local_slots()) return blocks.size();
+  size_t usable = 0, without_slot_end = 0;  // the latter: behind the last one so far that has none
+  for (size_t count = 1; count <= blocks.size(); ++count) {
+    if (!local_slots_.has(blocks[count - 1])) without_slot_end = count;
+    const auto tokens = static_cast<int32_t>(count) * options_.block_token_count;
+    if (without_slot_end <= static_cast<size_t>(first_local_block(tokens))) usable = count;
+  }
+  return usable;
+}
+
+void KvBlocks::hold_slots(std::span<const BlockId> table, int32_t first, int32_t end) {
+  for (int32_t i = first; i < end; ++i) local_slots_.hold(table[static_cast<size_t>(i)]);
+}
+
+void KvBlocks::let_go_of_slots(std::span<const BlockId> table, int32_t first, int32_t end) {
+  for (int32_t i = first; i < end; ++i) {
+    const BlockId block = table[static_cast<size_t>(i)];
+    local_slots_.let_go(block, tree_.contains(block));
+  }
 }
 
 void KvBlocks::release(std::vector<BlockId>& table) {
@@ -153,6 +182,7 @@ bool KvBlocks::try_evict_one() {
 void KvBlocks::evict(BlockId block) {
   const BlockId parent = tree_.node(block).parent;
   tree_.remove(block);
+  if (has_local_slots()) local_slots_.drop(block);
   pool_.free(block);
   ++evicted_total_;
   policy_->on_evict(block);
@@ -207,12 +237,15 @@ void KvBlocks::hand_policy_to(EvictPolicy& policy) {
 void KvBlocks::check_invariants() const {
   pool_.check_invariants();
   tree_.check_invariants();
+  local_slots_.check_invariants();
   int32_t stored = 0, evictable = 0;
   for (int32_t i = 0; i < pool_.block_count(); ++i) {
     const auto block = static_cast<BlockId>(i);
     const bool referenced = pool_.references(block) > 0;
+    INFLIGHT_CHECK(local_slots_.holders(block) <= pool_.references(block));
     if (!tree_.contains(block)) {
       INFLIGHT_CHECK(!queue_.contains(block));
+      INFLIGHT_CHECK(local_slots_.has(block) == (local_slots_.holders(block) > 0));
       continue;
     }
     const BlockId parent = tree_.node(block).parent;

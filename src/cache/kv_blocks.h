@@ -7,12 +7,14 @@
 //   [published, size)    the sequence's own: still being filled, or full of tokens that the host does not know yet
 // Its first blocks may be kNoBlock: behind a sliding window. Then all published ones are, so that the invariant holds.
 // Freeing a sequence drops its references: published blocks become stored, the others free.
+// With local slots (cache/local_slots.h) a sequence holds those of the blocks that its local layers read or write.
 //
 // Invariant: a stored block's descendants have no references (a table refers to every ancestor of its blocks), so every
 // stored block can be evicted, leaves first.
 // THREAD: the engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,6 +23,7 @@
 #include "cache/block_pool.h"
 #include "cache/evict_policy.h"
 #include "cache/eviction_queue.h"
+#include "cache/local_slots.h"
 #include "cache/radix_tree.h"
 
 namespace inflight {
@@ -31,6 +34,8 @@ class KvBlocks {
     int32_t block_count = 0;
     int32_t block_token_count = 16;
     bool prefix_caching = true;
+    int32_t local_window = 0;                             // ModelSpec's, where local layers have slots
+    int32_t local_slots = 0;                              // 0: K and V of all layers lie in the blocks
     std::optional<uint64_t> shuffle_seed = std::nullopt;  // see BlockPool
   };
   // `policy` is borrowed and must outlive this object or be replaced with set_policy().
@@ -70,15 +75,31 @@ class KvBlocks {
   void prefetch_publish(BlockId block, PrefixKey key) const { tree_.prefetch_insert(block, key); }
 
   // Puts the block that already holds the same content in the place of table[full.index], which goes back to the pool:
-  // the bits are the same, by the determinism contract.
-  // REQUIRES: try_publish() gave false; no plan that was not submitted yet refers to the old block.
-  void adopt_twin(std::vector<BlockId>& table, const FullBlock& full);
+  // the bits are the same, by the determinism contract. holds_slot: the sequence holds that of the old block, and that
+  // of the other one from now on. REQUIRES: try_publish() gave false; no plan that was not submitted yet refers to the
+  // old block.
+  void adopt_twin(std::vector<BlockId>& table, const FullBlock& full, bool holds_slot);
 
   // Drops one reference of every block and empties the table.
   void release(std::vector<BlockId>& table);
   // Drops one reference of each of table[first, end), which become kNoBlock: what comes later will not read them.
   // REQUIRES: of the published blocks all or none are in the range or were released before.
   void release_passed(std::vector<BlockId>& table, int32_t first, int32_t end);
+
+  [[nodiscard]] bool has_local_slots() const { return options_.local_slots > 0; }
+  [[nodiscard]] int32_t local_window() const { return options_.local_window; }
+  // The first block of a sequence that its local layers read for the token behind `computed` ones.
+  [[nodiscard]] int32_t first_local_block(int32_t computed) const {
+    return std::max(computed - options_.local_window + 1, 0) / options_.block_token_count;
+  }
+  // A sequence holds the slots of table[first, end) from now on, and no longer: what was computed in the local layers
+  // is kept for who finds the block, if it is in the tree. REQUIRES: has_local_slots(); of the first, that there are
+  // slots (local_slots_needed()).
+  void hold_slots(std::span<const BlockId> table, int32_t first, int32_t end);
+  void let_go_of_slots(std::span<const BlockId> table, int32_t first, int32_t end);
+  // With the first so many of `blocks` (a match, from the root on) a sequence can begin: the last of these, as far as
+  // the window reaches back, have their slots.   COST: O(blocks).
+  [[nodiscard]] size_t usable_count(std::span<const BlockId> blocks) const;
 
   // Blocks that can be had: free ones and stored ones.
   [[nodiscard]] int32_t available_count() const { return pool_.free_count() + pool_.stored_count(); }
@@ -102,11 +123,12 @@ class KvBlocks {
 
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
   [[nodiscard]] const RadixTree& tree() const { return tree_; }
+  [[nodiscard]] const LocalSlots& local_slots() const { return local_slots_; }
   [[nodiscard]] bool prefix_caching() const { return options_.prefix_caching; }
   [[nodiscard]] int32_t block_token_count() const { return options_.block_token_count; }
   [[nodiscard]] int64_t evicted_total() const { return evicted_total_; }
 
-  // Throws InternalError unless pool, tree and queue agree.   COST: O(blocks).
+  // Throws InternalError unless pool, tree, queue and slots agree.   COST: O(blocks).
   void check_invariants() const;
 
  private:
@@ -123,6 +145,7 @@ class KvBlocks {
   BlockPool pool_;
   RadixTree tree_;
   EvictionQueue queue_;
+  LocalSlots local_slots_;
   TimeNs now_ = 0;
   uint64_t step_ = 0;
   int64_t tick_ = 0;  // counts the releases of blocks

@@ -30,11 +30,16 @@ constexpr size_t kTextBytesShown = 90;  // of a string, in tables
 
 using Json = nlohmann::ordered_json;
 
-// KV storage of `sequences` sequences of `tokens` tokens each, in whole blocks.
+// KV storage of `sequences` sequences of `tokens` tokens each, in whole blocks; in local layers, of those that the
+// window and the next token touch.
 size_t kv_bytes(const ModelSpec& spec, KvType type, int32_t tokens, int32_t sequences) {
-  const KvLayout layout = KvLayout::of(spec, kBlockTokens, type);
-  return layout.bytes_per_block() * static_cast<size_t>(div_ceil(tokens, kBlockTokens)) *
-         static_cast<size_t>(sequences);
+  KvLayout layout = KvLayout::of(spec, kBlockTokens, type);
+  layout.local_layer_count = spec.local_layer_count();
+  const int32_t blocks = div_ceil(tokens, kBlockTokens);
+  const int32_t local = std::min(blocks, div_ceil(spec.local_window, kBlockTokens) + 1);
+  const size_t bytes =
+      layout.bytes_per_block() * static_cast<size_t>(blocks) + layout.bytes_per_slot() * static_cast<size_t>(local);
+  return bytes * static_cast<size_t>(sequences);
 }
 
 // What the model's KV can be stored as.

@@ -136,6 +136,10 @@ struct BatchPlan {
   int32_t scheduled_token_count = 0;  // sum over the entries
   int32_t sampled_row_count = 0;      // entries with samples
   int32_t hidden_row_count = 0;       // sum of hidden_wanted
+  // Where local layers' K and V of each block lie: a slot, or -1, by BlockId; of the blocks from the first that an
+  // entry's first token sees to its last, and of both blocks of a copy, there is one. Empty: in the blocks, like the
+  // others'. Valid until Executor::submit() returns.
+  std::span<const int32_t> local_slots;
   // Some entry needs_host(): the next plan is made when this step has been read.
   bool read_before_next = false;
 
@@ -148,6 +152,7 @@ struct BatchPlan {
     entries.clear();
     scheduled_token_count = sampled_row_count = hidden_row_count = 0;
     read_before_next = false;
+    local_slots = {};
   }
 };
 

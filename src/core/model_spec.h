@@ -145,6 +145,9 @@ struct ModelSpec {
            static_cast<int32_t>(std::count(stateful.begin(), stateful.begin() + (stateful.empty() ? 0 : end), true));
   }
   [[nodiscard]] int32_t attention_layer_count() const { return attention_layer_count(layer_count); }
+  [[nodiscard]] int32_t local_layer_count() const {
+    return local_window > 0 ? layer_count - layer_count / global_every : 0;
+  }
   [[nodiscard]] int32_t stateful_layer_count() const { return layer_count - attention_layer_count(); }
   // Its place among its kind: of those that attend, or of the others.
   [[nodiscard]] int32_t place_of(int32_t layer) const {

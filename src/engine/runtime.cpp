@@ -145,10 +145,25 @@ int32_t kept_state_count(const RuntimeOptions& options, const ModelSpec& spec, c
   return static_cast<int32_t>(std::min(fitting, most));
 }
 
+// Whether K and V of local layers lie in slots, which are given back when the window has passed: not where blocks are
+// copied to host memory, as wholes.
+bool has_local_slots(const RuntimeOptions& options, const ModelSpec& spec) {
+  const int32_t local = spec.local_layer_count();
+  const bool copied = options.scheduler.host_blocks > 0 || options.kv_offloading_gib > 0.0;
+  return local > 0 && local < spec.layer_count && !copied;
+}
+
 // A KV block of all models.
 size_t bytes_per_block(std::span<const PlannedModel> models) {
   size_t bytes = 0;
   for (const PlannedModel& model : models) bytes += model.options.kv.bytes_per_block();
+  return bytes;
+}
+
+// K and V of a token in all layers of all models.
+size_t bytes_per_token(std::span<const PlannedModel> models) {
+  size_t bytes = 0;
+  for (const PlannedModel& model : models) bytes += model.options.kv.bytes_per_token();
   return bytes;
 }
 
@@ -217,13 +232,12 @@ int32_t choose_block_count(const RuntimeOptions& options, const DeviceInfo& devi
   const int64_t sequence_blocks = div_ceil<int64_t>(sequence_tokens, options.block_size) + 1;
   int32_t count = options.kv_blocks;
   if (count == 0) {
-    int64_t useful = sequence_blocks * options.scheduler.max_num_seqs;
-    if (device.host_memory) {
-      const auto bytes = static_cast<double>(device.memory_bytes) * kSharedMemoryShare;
-      useful = std::min(useful, static_cast<int64_t>(bytes / static_cast<double>(bytes_per_block(models))));
-    }
-    useful = std::clamp<int64_t>(useful, 1, limits::kBlocksMax);
-    const int32_t fitting = fitting_block_count(device, models, budget, static_cast<int32_t>(useful));
+    const int64_t useful = std::clamp<int64_t>(sequence_blocks * options.scheduler.max_num_seqs, 1, limits::kBlocksMax);
+    const auto kv_budget = device.host_memory
+                               ? static_cast<size_t>(static_cast<double>(device.memory_bytes) * kSharedMemoryShare)
+                               : budget;
+    const int32_t fitting =
+        fitting_block_count(device, models, {.total = budget, .kv = kv_budget}, static_cast<int32_t>(useful));
     if (fitting > 0) return fitting;
     count = 1;
   }
@@ -289,6 +303,10 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
   ClExecutorOptions& target = models.front().options;
   target.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
   target.kept_states = options_.scheduler.kept_states = kept_state_count(options_, spec_, device_.info());
+  if (has_local_slots(options_, spec_)) {
+    target.kv.local_layer_count = spec_.local_layer_count();
+    target.local_slots_min = options_.scheduler.local_slots_needed(spec_.local_window, options_.block_size);
+  }
   target.max_loras = options_.max_loras;
   target.adapters = adapters_.get();
   for (PlannedModel& model : models) {
@@ -437,6 +455,7 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"block_size", options_.block_size},
                 {"kv_cache_dtype", to_string(executor.kv.type)},
                 {"kv_blocks", executor.kv_block_count},
+                {"local_kv_blocks", local_slot_count(executor)},
                 {"host_kv_blocks", config.host_blocks},
                 {"host_cache_blocks", config.host_cache_blocks},
                 {"num_speculative_tokens", config.num_speculative_tokens},
@@ -446,7 +465,7 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                {{"weight_bytes", plan.weight_bytes},
                 {"weight_bytes_read_a_step", weight_bytes_read_a_step(spec_, weights)},
                 {"kv_bytes", plan.kv_bytes},
-                {"kv_bytes_per_token", bytes_per_block(models) / static_cast<size_t>(options_.block_size)},
+                {"kv_bytes_per_token", bytes_per_token(models)},
                 {"activation_bytes", plan.activation_bytes},
                 {"adapter_bytes", plan.adapter_bytes},
                 {"state_bytes", plan.state_bytes}}}}
@@ -463,7 +482,9 @@ void Runtime::start_engine(std::span<const PlannedModel> models) {
   setup.config = options_.scheduler;
   setup.blocks = {.block_count = executor.kv_block_count,
                   .block_token_count = options_.block_size,
-                  .prefix_caching = options_.prefix_caching};
+                  .prefix_caching = options_.prefix_caching,
+                  .local_window = spec_.local_window,
+                  .local_slots = local_slot_count(executor)};
   setup.block_bytes = bytes_per_block(models);
   setup.schedule_policy = options_.schedule_policy;
   setup.eviction_policy = options_.eviction_policy;

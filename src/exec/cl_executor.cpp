@@ -16,8 +16,7 @@ namespace inflight {
 namespace {
 
 KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
-  return {.layer_count = spec.attention_layer_count(),
-          .head_count = spec.head_count,
+  return {.head_count = spec.head_count,
           .kv_head_count = spec.kv_head_count,
           .head_size = spec.head_size,
           .attention_scale = spec.attention_scale,
@@ -30,7 +29,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .block_token_count = options.kv.block_token_count,
           .kv_type = options.kv.type,
           .sliding_window = spec.sliding_window,
-          .blocks_a_chunk = blocks_a_chunk(device, options.kv),
+          .units_a_chunk = units_a_chunk(device, options.kv),
           .adapters = options.max_loras > 0,
           .experts = spec.expert_count > 0,
           .state = spec.state,
@@ -87,8 +86,9 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       weights_(device, weights, options.packed_folder, options.progress),
       kv_(device, options),
       angles_(device, spec, rope_factors(spec, weights, position_count(spec, options)), position_count(spec, options)),
-      forward_(spec, weights, weights_, arena_, size_, shape_, position_count(spec, options), program_.worker_count(),
-               program_.mode(), adapter_sizes(device.info(), options)),
+      forward_(spec, weights, weights_, arena_, size_, shape_, position_count(spec, options),
+               options.kv.local_layer_count > 0, program_.worker_count(), program_.mode(),
+               adapter_sizes(device.info(), options)),
       adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "sampled tokens", row_token_words(options.max_num_seqs)),
@@ -116,7 +116,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
                                        .item_queries = program_.item_queries(),
                                        .adapter_tile_rows = adapter_tile_rows(device.info().small_items),
                                        .copy_stride = arena_.copy_stride,
-                                       .kept_states_from = options.max_num_seqs};
+                                       .kept_states_from = options.max_num_seqs,
+                                       .units = kv_units(options)};
   for (int32_t i = 0; i < kStepsOnDevice; ++i) {
     flights_.push_back({.upload = StepUpload(spec, options.kv.block_token_count, upload_limits)});
     reserve_words(flights_.back(), step_upload_words(spec, options));

@@ -35,7 +35,7 @@ int32_t panels_per_item(const StageWeight& weight, int32_t count, int32_t worker
 
 ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store,
                          const Arena& arena, const ArenaSize& size, const KernelShape& shape, int32_t position_count,
-                         int32_t worker_count, LaunchMode mode, const AdapterSizes& adapters)
+                         bool local_slots, int32_t worker_count, LaunchMode mode, const AdapterSizes& adapters)
     : arena_(arena),
       size_(size),
       shape_(shape),
@@ -49,8 +49,11 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
       state_(spec.state),
       experts_used_(spec.experts_used),
       adapters_(adapters) {
+  int32_t in_block = 0, in_slot = 0;
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
-    if (spec.attends(layer)) is_local_.push_back(spec.is_local(layer));
+    if (!spec.attends(layer)) continue;
+    is_local_.push_back(spec.is_local(layer));
+    unit_.push_back(local_slots && spec.is_local(layer) ? in_slot++ : in_block++);
   }
   const auto take = [&](std::vector<Stage>& to) {
     to.swap(fitted_);

@@ -24,7 +24,8 @@ struct AttentionTables {
 
 // Where a step's tables lie in the uploaded words, and how much there is of each.
 struct StepTables {
-  int32_t tokens = 0, positions = 0, tables = 0;       // [rows]
+  int32_t tokens = 0, positions = 0;                   // [rows]
+  int32_t tables = 0, local_tables = 0;                // [rows]: where a row's table of the KV storage's units lies
   AttentionTables attention, local_attention;          // of all layers but local ones, and of these
   int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
   int32_t adapter_tiles = 0, adapter_tile_count = 0;   // 0: no row has an adapter
@@ -35,9 +36,10 @@ struct StepTables {
 
 class ForwardPass {
  public:
+  // local_slots: K and V of local layers lie in slots.
   ForwardPass(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store, const Arena& arena,
-              const ArenaSize& size, const KernelShape& shape, int32_t position_count, int32_t worker_count,
-              LaunchMode mode, const AdapterSizes& adapters);
+              const ArenaSize& size, const KernelShape& shape, int32_t position_count, bool local_slots,
+              int32_t worker_count, LaunchMode mode, const AdapterSizes& adapters);
 
   // The stages of a step of these tables.   LIFETIME: until the next call.
   std::span<const Stage> fit(const StepTables& tables);
@@ -86,6 +88,7 @@ class ForwardPass {
   void add_stored(const WeightStore& store, const WeightView& weight, const WeightView& bias, int32_t out);
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
+  [[nodiscard]] bool is_local(int32_t layer) const { return is_local_[static_cast<size_t>(layer)]; }
   [[nodiscard]] const AttentionTables& attention_of(int32_t layer, const StepTables& tables) const;
   [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
   void fit_stage(Stage& stage, const StepTables& tables) const;
@@ -102,6 +105,7 @@ class ForwardPass {
   ArenaSize size_;
   KernelShape shape_;
   std::vector<bool> is_local_;  // of each layer that attends
+  std::vector<int32_t> unit_;   // and which unit of a block, or slot, is its own
   int32_t position_count_;
   int32_t worker_count_;
   LaunchMode mode_;

@@ -16,7 +16,7 @@ constexpr int32_t kMergedMax = 256;       // partitions of heads that each worke
 }  // namespace
 
 const AttentionTables& ForwardPass::attention_of(int32_t layer, const StepTables& tables) const {
-  return is_local_[static_cast<size_t>(layer)] ? tables.local_attention : tables.attention;
+  return is_local(layer) ? tables.local_attention : tables.attention;
 }
 
 void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
@@ -36,15 +36,17 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       break;
     case Operation::Rope:
       stage.rope.positions = tables.positions;
-      stage.rope.tables = tables.tables;
+      stage.rope.tables = is_local(stage.rope.layer) ? tables.local_tables : tables.tables;
+      stage.rope.layer = unit_[static_cast<size_t>(stage.rope.layer)];
       stage.items = tables.rows * shape_.kv_head_count;
       batch_rows(stage);
       break;
     case Operation::Attention:
       stage.attention.list = attention_of(stage.attention.layer, tables).list;
       stage.attention.positions = tables.positions;
-      stage.attention.tables = tables.tables;
+      stage.attention.tables = is_local(stage.attention.layer) ? tables.local_tables : tables.tables;
       stage.items = attention_of(stage.attention.layer, tables).count;
+      stage.attention.layer = unit_[static_cast<size_t>(stage.attention.layer)];
       break;
     case Operation::Combine:
       stage.combine.list = attention_of(stage.combine.layer, tables).combine;

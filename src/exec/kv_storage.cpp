@@ -10,25 +10,38 @@ namespace inflight {
 
 KvStorage::KvStorage(Device& device, const ClExecutorOptions& options)
     : device_(device),
+      unit_bytes_(options.kv.bytes_per_unit()),
       block_bytes_(options.kv.bytes_per_block()),
+      units_(kv_units(options)),
       block_count_(options.kv_block_count),
       host_block_count_(options.host_block_count),
-      blocks_a_chunk_(inflight::blocks_a_chunk(device.info(), options.kv)),
+      units_a_chunk_(inflight::units_a_chunk(device.info(), options.kv)),
       host_blocks_(static_cast<size_t>(options.host_block_count)) {
   size_t to_populate = options.populate_bytes;
-  for (int32_t first = 0; first < block_count_; first += blocks_a_chunk_) {
-    const auto count = static_cast<size_t>(std::min(blocks_a_chunk_, block_count_ - first));
-    DeviceMemory& chunk = chunks_.emplace_back(device, "KV blocks", count * block_bytes_).memory();
+  for (int64_t first = 0; first < units_.count; first += units_a_chunk_) {
+    const auto count = static_cast<size_t>(std::min<int64_t>(units_a_chunk_, units_.count - first));
+    DeviceMemory& chunk = chunks_.emplace_back(device, "KV blocks", count * unit_bytes_).memory();
     chunk.populate(to_populate);
     to_populate -= std::min(to_populate, chunk.bytes());
   }
 }
 
-KvStorage::Place KvStorage::place(BlockId block) {
+KvStorage::Place KvStorage::place(int64_t unit) {
+  INFLIGHT_CHECK(unit >= 0 && unit < units_.count);
+  return {.memory = &chunks_[static_cast<size_t>(unit / units_a_chunk_)].memory(),
+          .offset = static_cast<size_t>(unit % units_a_chunk_) * unit_bytes_};
+}
+
+// A block's units are in one chunk.
+int64_t KvStorage::first_unit(BlockId block) const {
   const int32_t index = to_integer(block);
   INFLIGHT_CHECK(index >= 0 && index < block_count_);
-  return {.memory = &chunks_[static_cast<size_t>(index / blocks_a_chunk_)].memory(),
-          .offset = static_cast<size_t>(index % blocks_a_chunk_) * block_bytes_};
+  return units_.first_block + int64_t{index} * units_.block_layers;
+}
+
+void KvStorage::copy_units(int64_t first_from, int64_t first_to, int32_t count) {
+  const Place from = place(first_from), to = place(first_to);
+  to.memory->copy_from(*from.memory, from.offset, to.offset, static_cast<size_t>(count) * unit_bytes_);
 }
 
 std::span<std::byte> KvStorage::host_block(BlockId block) {
@@ -53,7 +66,7 @@ KvStorage::SwapTime KvStorage::move_blocks(const BatchPlan& plan) {
   const bool swaps = !plan.swap_out.empty() || !plan.swap_in.empty();
   const Completion before = swaps ? device_.marker() : Completion();
   for (const SwapCopy& copy : plan.swap_out) {
-    const Place from = place(copy.device);
+    const Place from = place(first_unit(copy.device));
     swapped_out_ = from.memory->read_async(from.offset, host_block(copy.host));
   }
   // A driver for a device with memory of its own may take what is to be written when that is enqueued (NVIDIA's does):
@@ -63,13 +76,18 @@ KvStorage::SwapTime KvStorage::move_blocks(const BatchPlan& plan) {
     swapped_out_ = Completion();
   }
   for (const SwapCopy& copy : plan.swap_in) {
-    const Place to = place(copy.device);
+    const Place to = place(first_unit(copy.device));
     to.memory->write_async(to.offset, host_block(copy.host));
   }
   SwapTime time = swaps ? SwapTime(before, device_.marker()) : SwapTime();
   for (const BlockCopy& copy : plan.copies) {
-    const Place from = place(copy.from), to = place(copy.to);
-    to.memory->copy_from(*from.memory, from.offset, to.offset, block_bytes_);
+    copy_units(first_unit(copy.from), first_unit(copy.to), units_.block_layers);
+    for (int32_t layer = 0; layer < units_.slot_layers; ++layer) {  // each by itself: a slot may lie in two chunks
+      const auto unit = [&](BlockId block) {
+        return int64_t{plan.local_slots[static_cast<size_t>(block)]} * units_.slot_layers + layer;
+      };
+      copy_units(unit(copy.from), unit(copy.to), 1);
+    }
   }
   return time;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of K and V: device buffers, and host memory for what was swapped out. Moves are enqueued, in order with
-// the steps.   REQUIRES everywhere: block ids are in range.
+// The blocks of K and V, and the slots of local layers (memory_plan.h: KvUnits): device buffers, and host memory for
+// what was swapped out, where there are no slots. Moves are enqueued, in order with the steps. REQUIRES everywhere:
+// block ids are in range.
 #pragma once
 
 #include <cstddef>
@@ -43,14 +44,17 @@ class KvStorage {
     DeviceMemory* memory;
     size_t offset;
   };
-  [[nodiscard]] Place place(BlockId block);
+  [[nodiscard]] Place place(int64_t unit);
+  [[nodiscard]] int64_t first_unit(BlockId block) const;
+  void copy_units(int64_t from, int64_t to, int32_t count);
   [[nodiscard]] std::span<std::byte> host_block(BlockId block);
 
   Device& device_;
-  size_t block_bytes_;
+  size_t unit_bytes_, block_bytes_;
+  KvUnits units_;
   int32_t block_count_;
   int32_t host_block_count_;
-  int32_t blocks_a_chunk_;
+  int32_t units_a_chunk_;
   std::vector<Buffer<std::byte>> chunks_;
   std::vector<std::vector<std::byte>> host_blocks_;  // each allocated when it is first used
   Completion swapped_out_;                           // of the last block; those before it are done by then

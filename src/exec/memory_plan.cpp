@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -33,6 +34,10 @@ void check_options(const ClExecutorOptions& options) {
   require(options.max_num_seqs, 1, limits::kSequencesMax, "max_num_seqs");
   require(options.max_loras, 0, limits::kLorasMax, "max_loras");
   require(options.max_num_batched_tokens, 1, limits::kBatchedTokensMax, "max_num_batched_tokens");
+}
+
+int64_t units_max(const DeviceInfo& device, const KvLayout& kv) {
+  return int64_t{units_a_chunk(device, kv)} * kKvChunksMax;
 }
 
 }  // namespace
@@ -106,7 +111,27 @@ int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv) {
     fail(ErrorCode::OutOfMemory, "a KV block takes {} bytes, device '{}' allows {} in one buffer", kv.bytes_per_block(),
          device.name, device.allocation_bytes_max);
   }
-  return static_cast<int32_t>(std::min(fit, size_t{limits::kBlocksMax}));
+  const int32_t countable = std::numeric_limits<int32_t>::max() / kKvChunksMax / kv.block_layer_count();
+  return static_cast<int32_t>(std::min(fit, static_cast<size_t>(std::min(countable, limits::kBlocksMax))));
+}
+
+int32_t units_a_chunk(const DeviceInfo& device, const KvLayout& kv) {
+  return blocks_a_chunk(device, kv) * kv.block_layer_count();
+}
+
+int32_t local_slot_count(const ClExecutorOptions& options) {
+  constexpr int32_t kBlocksPerSlot = 4;  // where steps need fewer
+  if (options.kv.local_layer_count == 0) return 0;
+  return std::min(options.kv_block_count, std::max(options.local_slots_min, options.kv_block_count / kBlocksPerSlot));
+}
+
+KvUnits kv_units(const ClExecutorOptions& options) {
+  const int32_t slot_layers = options.kv.local_layer_count, block_layers = options.kv.block_layer_count();
+  const int64_t of_slots = align_up(int64_t{local_slot_count(options)} * slot_layers, int64_t{block_layers});
+  return {.slot_layers = slot_layers,
+          .block_layers = block_layers,
+          .first_block = static_cast<int32_t>(of_slots),
+          .count = of_slots + int64_t{options.kv_block_count} * block_layers};
 }
 
 int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) {
@@ -164,11 +189,12 @@ MemoryPlan plan_memory(const DeviceInfo& device, const ModelSpec& spec, const Mo
   for (const WeightView* vector : weight_vectors(weights)) {
     plan.weight_bytes += align_up(vector->bytes.size(), size_t{kPanelOutputs} * sizeof(float));
   }
-  if (options.kv_block_count > int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax) {
+  const KvUnits units = kv_units(options);
+  if (units.count > units_max(device, options.kv)) {
     fail(ErrorCode::OutOfMemory, "kv_blocks is {}, device '{}' allows {} blocks of {} bytes", options.kv_block_count,
          device.name, int64_t{blocks_a_chunk(device, options.kv)} * kKvChunksMax, options.kv.bytes_per_block());
   }
-  plan.kv_bytes = options.kv.bytes_per_block() * static_cast<size_t>(options.kv_block_count);
+  plan.kv_bytes = options.kv.bytes_per_unit() * static_cast<size_t>(units.count);
   const size_t angles = RopeAngles::floats(spec, position_count(spec, options)) * sizeof(float);
   plan.activation_bytes =
       static_cast<size_t>(lay_out_arena(spec, weights, arena_size(device, spec, options)).floats) * sizeof(float) +
@@ -210,16 +236,23 @@ MemoryPlan plan_memory(const DeviceInfo& device, std::span<const PlannedModel> m
   return sum;
 }
 
-int32_t fitting_block_count(const DeviceInfo& device, std::span<const PlannedModel> models, size_t device_bytes,
+int32_t fitting_block_count(const DeviceInfo& device, std::span<const PlannedModel> models, const MemoryBudget& budget,
                             int32_t wanted) {
   int64_t fits = 0, above = int64_t{wanted} + 1;  // binary search: the plan grows with the count
-  for (const PlannedModel& model : models) {
-    above = std::min(above, int64_t{blocks_a_chunk(device, model.options.kv)} * kKvChunksMax + 1);
-  }
+  const auto is_possible = [&](int32_t count) {
+    return std::ranges::all_of(models, [&](const PlannedModel& model) {
+      ClExecutorOptions options = model.options;
+      options.kv_block_count = count;
+      return kv_units(options).count <= units_max(device, options.kv);
+    });
+  };
   while (above - fits > 1) {
-    const int64_t middle = (fits + above) / 2;
-    const size_t bytes = plan_memory(device, models, static_cast<int32_t>(middle)).total();
-    (bytes <= device_bytes ? fits : above) = middle;
+    const auto middle = static_cast<int32_t>((fits + above) / 2);
+    const auto keeps_budget = [&](const MemoryPlan& plan) {
+      return plan.total() <= budget.total && plan.kv_bytes <= budget.kv;
+    };
+    const bool fitting = is_possible(middle) && keeps_budget(plan_memory(device, models, middle));
+    (fitting ? fits : above) = middle;
   }
   return static_cast<int32_t>(fits);
 }

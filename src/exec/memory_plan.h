@@ -26,6 +26,7 @@ inline constexpr int32_t kStepsOnDevice = Executor::kStepsInFlightMax + 1;
 struct ClExecutorOptions {
   KvLayout kv;
   int32_t kv_block_count = 0;            // in device memory, >= 1
+  int32_t local_slots_min = 0;           // slots of kv.local_layer_count layers that steps need at most
   int32_t max_model_len = 0;             // tokens that one sequence can have at most; 0: the model's context length
   int32_t host_block_count = 0;          // in host memory, for preemption by swapping
   size_t populate_bytes = 0;             // of the first KV blocks, whose memory is found at creation
@@ -48,7 +49,7 @@ struct ClExecutorOptions {
 
 struct MemoryPlan {
   size_t weight_bytes = 0;      // panels, norms, biases
-  size_t kv_bytes = 0;          // of options.kv_block_count blocks
+  size_t kv_bytes = 0;          // of options.kv_block_count blocks, and of slots
   size_t activation_bytes = 0;  // and rotation angles and step uploads
   size_t adapter_bytes = 0;     // of options.max_loras slots
   size_t state_bytes = 0;       // of options.max_num_seqs sequences of a model with states, and of options.kept_states
@@ -71,9 +72,13 @@ struct PlannedModel {
 // What all of them take with `kv_block_count` blocks.   ERRORS: as plan_memory().
 [[nodiscard]] MemoryPlan plan_memory(const DeviceInfo& device, std::span<const PlannedModel> models,
                                      int32_t kv_block_count);
-// The largest kv_block_count, up to `wanted`, whose plan takes at most `device_bytes`; 0: not even one block fits.
+// Bytes that may be taken at most: in all, and by K and V.
+struct MemoryBudget {
+  size_t total = 0, kv = 0;
+};
+// The largest kv_block_count, up to `wanted`, whose plan keeps to the budget; 0: not even one block fits.
 [[nodiscard]] int32_t fitting_block_count(const DeviceInfo& device, std::span<const PlannedModel> models,
-                                          size_t device_bytes, int32_t wanted);
+                                          const MemoryBudget& budget, int32_t wanted);
 
 // Below: shared by the plan and what is then allocated.
 
@@ -101,8 +106,18 @@ struct ChunkPlan {
 // All norms and biases that are present.
 [[nodiscard]] std::vector<const WeightView*> weight_vectors(const ModelWeights& weights);
 
-// KV blocks in one buffer; depends on device and layout only.
+// Where the KV storage's units are: those of slots one after another, then those of blocks.
+struct KvUnits {
+  int32_t slot_layers = 0, block_layers = 0;  // units of a slot, of a block
+  int32_t first_block = 0;                    // the first unit of block 0
+  int64_t count = 0;
+};
+[[nodiscard]] KvUnits kv_units(const ClExecutorOptions& options);
+// Slots for local layers: what steps need, or a share of the blocks if that is more, for prefixes that are found again.
+[[nodiscard]] int32_t local_slot_count(const ClExecutorOptions& options);
+// KV blocks and units in one buffer; depend on device and layout only.
 [[nodiscard]] int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv);
+[[nodiscard]] int32_t units_a_chunk(const DeviceInfo& device, const KvLayout& kv);
 [[nodiscard]] ArenaSize arena_size(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options);
 // Of the model's matrices of floats.
 [[nodiscard]] ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOptions& options);

@@ -26,8 +26,7 @@ constexpr Operation kOperations[] = {
     Operation::Statistics, Operation::Sample, Operation::Rope};  // last: it writes other values
 
 KernelShape kernel_shape(const Device& device, const StageTrialShape& shape, const KvLayout& layout) {
-  return {.layer_count = shape.spec.layer_count,
-          .head_count = shape.spec.head_count,
+  return {.head_count = shape.spec.head_count,
           .kv_head_count = shape.spec.kv_head_count,
           .head_size = shape.spec.head_size,
           .rope_pair_count = shape.spec.head_size / 2,
@@ -35,7 +34,7 @@ KernelShape kernel_shape(const Device& device, const StageTrialShape& shape, con
           .block_token_count = shape.block_token_count,
           .kv_type = shape.kv_type,
           .sliding_window = shape.spec.sliding_window,
-          .blocks_a_chunk = blocks_a_chunk(device.info(), layout)};
+          .units_a_chunk = units_a_chunk(device.info(), layout)};
 }
 
 // Where a model with 8-bit weights would have its activations.
@@ -91,7 +90,8 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
                .spare_row = shape.sequences,
                .partial_slots = shape.sequences * shape.spec.head_count * div_ceil(shape.context, kAttentionPartition),
                .worker_count = program_.worker_count(),
-               .item_queries = program_.item_queries()}),
+               .item_queries = program_.item_queries(),
+               .units = {.block_layers = layout_.block_layer_count()}}),
       sampling_{.temperature = 1.0F, .seed = 1} {
   angles_.require(shape.context);
   fill(table_);

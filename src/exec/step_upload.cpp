@@ -79,15 +79,38 @@ void StepUpload::add_told(const BatchPlan& plan) {
   append(end - told_.front());
 }
 
+// The first unit of each of the entry's blocks.
+int32_t StepUpload::add_table(const BatchEntry& entry) {
+  const int32_t table = append(entry.block_table.size());
+  const KvUnits& units = limits_.units;
+  std::ranges::transform(entry.block_table, words_.begin() + table,
+                         [&](BlockId block) { return units.first_block + to_integer(block) * units.block_layers; });
+  return table;
+}
+
+// The first unit of the slots of those that local layers read or write.
+int32_t StepUpload::add_local_table(const BatchEntry& entry, std::span<const int32_t> slots) {
+  const int32_t table = append(entry.block_table.size());
+  const int32_t first = std::max(entry.computed_token_count - local_window_ + 1, 0) / block_token_count_;
+  const int32_t end = div_ceil(entry.context_token_count(), block_token_count_);
+  for (int32_t i = first; i < end; ++i) {
+    const int32_t slot = slots[static_cast<size_t>(entry.block_table[static_cast<size_t>(i)])];
+    INFLIGHT_CHECK(slot >= 0);
+    words_[static_cast<size_t>(table + i)] = slot * limits_.units.slot_layers;
+  }
+  return table;
+}
+
 void StepUpload::add_rows(const BatchPlan& plan) {
   const auto rows = static_cast<size_t>(tables_.rows);
   tables_.tokens = append(rows);
   tables_.positions = append(rows);
   tables_.tables = append(rows);
+  tables_.local_tables = limits_.units.slot_layers > 0 ? append(rows) : tables_.tables;
   int32_t row = 0;
   for (const BatchEntry& entry : plan.entries) {
-    const int32_t table = append(entry.block_table.size());
-    std::memcpy(&words_[static_cast<size_t>(table)], entry.block_table.data(), entry.block_table.size_bytes());
+    const int32_t table = add_table(entry);
+    const int32_t local_table = limits_.units.slot_layers > 0 ? add_local_table(entry, plan.local_slots) : table;
     INFLIGHT_CHECK(int64_t{block_token_count_} * static_cast<int64_t>(entry.block_table.size()) >=
                    entry.context_token_count());
     const auto given = static_cast<int32_t>(entry.tokens.size());
@@ -98,6 +121,7 @@ void StepUpload::add_rows(const BatchPlan& plan) {
       words_[static_cast<size_t>(tables_.tokens + row)] = token;
       words_[static_cast<size_t>(tables_.positions + row)] = entry.computed_token_count + i;
       words_[static_cast<size_t>(tables_.tables + row)] = table;
+      words_[static_cast<size_t>(tables_.local_tables + row)] = local_table;
     }
   }
   INFLIGHT_CHECK(row == tables_.rows);

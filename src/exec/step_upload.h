@@ -11,6 +11,7 @@
 #include "core/batch_plan.h"
 #include "core/model_spec.h"
 #include "exec/forward_pass.h"
+#include "exec/memory_plan.h"
 
 namespace inflight {
 
@@ -30,6 +31,7 @@ struct StepUploadLimits {
   int32_t adapter_tile_rows = 1;                // of a tile of rows of one adapter
   int32_t copy_stride = 0;                      // Arena's
   int32_t kept_states_from = 0;                 // slot of the first kept state, behind those of rows
+  KvUnits units;                                // of the KV storage
 };
 
 class StepUpload {
@@ -51,6 +53,8 @@ class StepUpload {
  private:
   void add_told(const BatchPlan& plan);
   void add_rows(const BatchPlan& plan);
+  [[nodiscard]] int32_t add_table(const BatchEntry& entry);
+  [[nodiscard]] int32_t add_local_table(const BatchEntry& entry, std::span<const int32_t> slots);
   // Of layers in which a token sees the last `window`, all where that is 0.
   [[nodiscard]] AttentionTables add_attention(const BatchPlan& plan, int32_t window);
   void add_samples(const BatchPlan& plan);

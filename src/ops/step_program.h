@@ -20,7 +20,6 @@ namespace inflight {
 
 // What is compiled into the kernels.
 struct KernelShape {
-  int32_t layer_count = 0;  // that attend
   int32_t head_count = 0;
   int32_t kv_head_count = 0;
   int32_t head_size = 0;
@@ -33,10 +32,10 @@ struct KernelShape {
   int32_t block_token_count = 16;
   KvType kv_type = KvType::F16;
   int32_t sliding_window = 0;
-  int32_t blocks_a_chunk = 1;  // of KV storage
-  bool adapters = false;       // stages of lora.cl
-  bool experts = false;        // stages of experts.cl
-  StateShape state;            // stages of states.cl, if there are any
+  int32_t units_a_chunk = 1;  // of KV storage (core/kv_layout.h)
+  bool adapters = false;      // stages of lora.cl
+  bool experts = false;       // stages of experts.cl
+  StateShape state;           // stages of states.cl, if there are any
   int32_t state_layer_count = 0;
 };
 

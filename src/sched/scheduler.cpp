@@ -42,6 +42,19 @@ int32_t shareable_block_count(const SchedulerConfig& config, const KvBlocks& blo
   return (config.sliding_window > 0 ? config.sliding_window : limits::kContextTokensMax) / blocks.block_token_count();
 }
 
+// What goes with local slots, and whether there are enough of them: recorded settings may be anything.
+void check_slots(const SchedulerConfig& config, const KvBlocks& blocks) {
+  const int32_t needed = std::min(config.local_slots_needed(blocks.local_window(), blocks.block_token_count()),
+                                  blocks.pool().block_count());
+  const int32_t slots = blocks.local_slots().slot_count();
+  if (slots < needed || config.sliding_window > 0 || config.has_state || config.host_blocks > 0 ||
+      config.host_cache_blocks > 0) {
+    fail(ErrorCode::InvalidArgument,
+         "local_slots is {}, allowed: {} to kv_blocks, without sliding_window, states and KV blocks in host memory",
+         slots, needed);
+  }
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePolicy& policy)
@@ -55,6 +68,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePo
       prefix_watch_(blocks),
       host_pool_(config.host_blocks, std::nullopt) {
   config_.validate(int64_t{blocks.pool().block_count()} * blocks.block_token_count());
+  if (blocks.has_local_slots()) check_slots(config, blocks);
   const auto rows = static_cast<size_t>(config_.max_num_seqs);
   for (int32_t row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);
   running_.reserve(rows);
@@ -232,6 +246,7 @@ void Scheduler::leave_waiting(Sequence& sequence) {
 void Scheduler::leave_running(Sequence& sequence) {
   free_rows_.push_back(sequence.row);
   if (config_.has_state) drop_states(sequence);
+  if (blocks_.has_local_slots()) let_go_of_slots(sequence);
   blocks_.release(sequence.block_table);
   sequence.published_block_count = 0;
   sequence.computed_token_count = 0;
@@ -321,7 +336,8 @@ KvBlocks::FullBlock Scheduler::next_full_block(Sequence& sequence) {
 void Scheduler::publish_or_adopt_full_blocks(Sequence& sequence) {
   while (has_full_block(sequence)) {
     const KvBlocks::FullBlock full = next_full_block(sequence);
-    if (!blocks_.try_publish(sequence.block_table, full)) blocks_.adopt_twin(sequence.block_table, full);
+    const bool holds_slot = full.index >= sequence.slots_begin && full.index < sequence.slots_end;
+    if (!blocks_.try_publish(sequence.block_table, full)) blocks_.adopt_twin(sequence.block_table, full, holds_slot);
     ++sequence.published_block_count;
     if (config_.has_state) keep_states(sequence);
   }
@@ -517,6 +533,10 @@ void Scheduler::check_invariants() const {
   kept_states_.check_invariants();
   int32_t states_on_their_way = 0;
   std::vector<int32_t> references(static_cast<size_t>(blocks_.pool().block_count()), 0);
+  std::vector<int32_t> slot_holders(references.size());
+  for (size_t i = 0; i < slot_holders.size(); ++i) {
+    slot_holders[i] = blocks_.local_slots().holders(static_cast<BlockId>(i));
+  }
   size_t live = 0;
   int32_t host_used = 0, held = 0;
   for (const auto& slot : slots_) {
@@ -553,6 +573,9 @@ void Scheduler::check_invariants() const {
       const bool published = i < static_cast<size_t>(sequence.published_block_count);
       INFLIGHT_CHECK(blocks_.tree().contains(sequence.block_table[i]) == published);
     }
+    for (int32_t i = sequence.slots_begin; i < sequence.slots_end; ++i) {
+      --slot_holders[static_cast<size_t>(sequence.block_table[static_cast<size_t>(i)])];
+    }
   }
   INFLIGHT_CHECK(host_used + static_cast<int32_t>(host_blocks_to_free_.size()) == host_pool_.referenced_count());
   INFLIGHT_CHECK(live >= slot_of_request_.size() && held == held_count_);
@@ -560,7 +583,7 @@ void Scheduler::check_invariants() const {
   INFLIGHT_CHECK(kept_states_.taken_count() == states_on_their_way);
   INFLIGHT_CHECK(running_.size() + free_rows_.size() == static_cast<size_t>(capacity_.max_num_seqs));
   for (size_t i = 0; i < references.size(); ++i) {
-    INFLIGHT_CHECK(references[i] == blocks_.pool().references(static_cast<BlockId>(i)));
+    INFLIGHT_CHECK(references[i] == blocks_.pool().references(static_cast<BlockId>(i)) && slot_holders[i] == 0);
   }
 }
 

@@ -202,9 +202,14 @@ class Scheduler {
   void want_hidden(const Sequence& sequence, BatchEntry& entry);
   void unschedule(Sequence& sequence);
   bool reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now);
-  void release_passed_blocks(Sequence& sequence);
   void end_step();
   void release_host_blocks(Sequence& sequence);
+  // scheduler_windows.cpp: layers that see the last tokens only
+  void release_passed_blocks(Sequence& sequence);
+  void begin_slots(Sequence& sequence);
+  void hold_slots(Sequence& sequence, int32_t token_count);
+  void let_go_of_passed_slots();
+  void let_go_of_slots(Sequence& sequence);
   // scheduler_states.cpp: sequences with a state besides their blocks
   void match_state();
   void begin_states(Sequence& sequence);

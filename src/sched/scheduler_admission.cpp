@@ -241,6 +241,7 @@ AdmissionResult Scheduler::consider(Sequence& sequence, TimeNs now) {
                            : sequence.request.pooling == Pooling::Mean ? 0
                                                                        : whole;
     blocks_.match(sequence.request.cache_salt, std::span(sequence.keys).first(skippable), sequence.tokens, matched_);
+    matched_.resize(blocks_.usable_count(matched_));
     if (config_.has_state) {
       match_state();
       if (is_state_to_come(sequence, skippable)) return AdmissionResult::NotReady;
@@ -351,6 +352,8 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   const auto held = static_cast<int32_t>(sequence.block_table.size());
   sequence.published_block_count = std::min(held, shareable_block_count_);
   if (!host_match_.empty()) host_tier_->pin(host_match_);  // before anything is evicted for it
+  sequence.computed_token_count = computed_token_count;
+  if (blocks_.has_local_slots()) begin_slots(sequence);
   const bool extended = blocks_.try_extend(sequence.block_table, wanted_blocks);
   INFLIGHT_CHECK(extended);
   for (auto i = static_cast<size_t>(held); i < sequence.host_table.size(); ++i) {
@@ -363,7 +366,6 @@ void Scheduler::admit(Sequence& sequence, int32_t wanted_blocks, int32_t compute
   }
   release_host_blocks(sequence);
   if (forked_from_ != nullptr) copy_from_first_choice(sequence);
-  sequence.computed_token_count = computed_token_count;
   sequence.row = free_rows_.back();
   free_rows_.pop_back();
   if (config_.has_state) begin_states(sequence);

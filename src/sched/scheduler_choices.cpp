@@ -104,6 +104,9 @@ bool Scheduler::match_first_choice(const Sequence& sequence) {
   if (computed < sequence.prompt_token_count - 1) return false;
   const int32_t whole = (sequence.prompt_token_count - 1) / blocks_.block_token_count();
   if (first->released_block_count > 0) return false;  // a sliding window has left part of the prompt behind
+  if (blocks_.has_local_slots() && first->slots_begin > blocks_.first_local_block(sequence.prompt_token_count - 1)) {
+    return false;  // and so have its local layers
+  }
   if (blocks_.prefix_caching() && first->published_block_count < whole) return false;
   matched_.assign(first->block_table.begin(), first->block_table.begin() + whole);
   forked_from_ = first;

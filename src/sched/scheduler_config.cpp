@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/math.h"
 
 namespace inflight {
 namespace {
@@ -44,6 +45,13 @@ std::optional<PreemptMode> parse_preempt_mode(std::string_view name) { return pa
 const char* to_string(VictimRule rule) { return kVictimNames[static_cast<size_t>(rule)]; }
 std::optional<VictimRule> parse_victim_rule(std::string_view name) { return parse<VictimRule>(kVictimNames, name); }
 std::string victim_rule_names() { return fmt::format("{}", fmt::join(kVictimNames, ", ")); }
+
+int32_t SchedulerConfig::local_slots_needed(int32_t local_window, int32_t width) const {
+  // Of a sequence: the blocks that its window touches, and those that the step's tokens, and guesses of it, touch.
+  const int64_t seen = div_ceil(local_window - 1, width) + 1;
+  const int64_t tokens = max_num_batched_tokens + int64_t{max_num_seqs} * num_speculative_tokens;
+  return static_cast<int32_t>(max_num_seqs * (seen + 1) + div_ceil<int64_t>(tokens, width));
+}
 
 void SchedulerConfig::validate(int64_t longest) const {
   require("max_num_seqs", max_num_seqs, 1, limits::kSequencesMax);

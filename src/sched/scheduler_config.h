@@ -85,6 +85,10 @@ struct SchedulerConfig {
   // absent.
   std::optional<int32_t> priority_preemption_threshold;
 
+  // Local slots (cache/local_slots.h) that all running sequences hold at most, when a plan is made.
+  // local_window: ModelSpec's.   width: tokens of a block.
+  [[nodiscard]] int32_t local_slots_needed(int32_t local_window, int32_t width) const;
+
   // `longest`: tokens that a sequence may have by what the KV storage holds and the model can; max_model_len may not
   // exceed it.
   // ERRORS: InvalidArgument naming the field, the value and the range.

@@ -37,6 +37,7 @@ void Scheduler::add_drafts() {
       sequence.guessed.clear();
       continue;
     }
+    if (blocks_.has_local_slots()) hold_slots(sequence, sequence.computed_token_count + count);
     sequence.guessed.resize(static_cast<size_t>(count) + 1);
     entry.tokens = sequence.guessed;
     entry.draft_token_count = count;

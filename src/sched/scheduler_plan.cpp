@@ -57,6 +57,7 @@ void Scheduler::begin_step(TimeNs now) {
   }
   host_blocks_to_free_.clear();
   if (host_tier_) host_tier_->begin_plan(now, plan_.step);
+  if (blocks_.has_local_slots()) let_go_of_passed_slots();
   step_order_ = running_;
   prefilling_.clear();
   for (Sequence* const sequence : running_) {
@@ -187,6 +188,7 @@ void Scheduler::schedule(Sequence& sequence, int32_t token_count) {
                                                             .sampling = &sequence.request.sampling});
   count_entry(entry, sequence);
   if (config_.has_state) add_state_moves(sequence, entry);
+  if (blocks_.has_local_slots()) hold_slots(sequence, end);
   if (!sequence.plain) {
     if (sequence.may_need_host) add_host_work(sequence, entry);
     if (sequence.wants_prompt_logprobs()) want_prompt_logprobs(sequence, entry);
@@ -290,18 +292,6 @@ void Scheduler::unschedule(Sequence& sequence) {
   count_entries_again();
 }
 
-// Blocks that no token from the next one on attends to. Published ones go together, when the last of them has passed: a
-// table refers to every ancestor of its blocks (KvBlocks).
-void Scheduler::release_passed_blocks(Sequence& sequence) {
-  if (config_.sliding_window == 0) return;
-  const int32_t first_seen = sequence.computed_token_count - config_.sliding_window + 1;
-  const int32_t passed = std::max(first_seen, 0) / blocks_.block_token_count();
-  if (passed <= std::max(sequence.released_block_count, shareable_block_count_ - 1)) return;
-  if (sequence.published_block_count < shareable_block_count_) return;  // the host does not know its tokens yet
-  blocks_.release_passed(sequence.block_table, sequence.released_block_count, passed);
-  sequence.released_block_count = passed;
-}
-
 bool Scheduler::reserve(Sequence& sequence, int32_t token_count, NeedReason reason, TimeNs now) {
   release_passed_blocks(sequence);
   const int32_t needed =
@@ -335,6 +325,7 @@ void Scheduler::end_step() {
     if (idle()) new_token_ratio_.on_idle();
     return;
   }
+  if (blocks_.has_local_slots()) plan_.local_slots = blocks_.local_slots().by_block();
   StepWork& work = planned_->work;
   planned_->step = plan_.step;
   work.swapped_blocks = static_cast<int32_t>(plan_.swap_out.size() + plan_.swap_in.size());

@@ -77,9 +77,10 @@ struct alignas(64) Sequence {
   TimeNs first_token_time = kNotYet;
   TimeNs last_token_time = kNotYet;
 
-  int32_t filtered_from = 0;         // the first output token of which the host says which may come
-  int32_t next_choice_slot = -1;     // the request's next live sequence; -1 = this is the last
-  int32_t released_block_count = 0;  // the first blocks of the table that are kNoBlock: behind the sliding window
+  int32_t filtered_from = 0;               // the first output token of which the host says which may come
+  int32_t next_choice_slot = -1;           // the request's next live sequence; -1 = this is the last
+  int32_t released_block_count = 0;        // the first blocks of the table that are kNoBlock: behind the sliding window
+  int32_t slots_begin = 0, slots_end = 0;  // of the table, the blocks whose local slots it holds (KvBlocks)
   // While guesses are computed: the newest token, then the guesses; else empty.
   std::vector<TokenId> guessed;
   int32_t draft_limit = 0;          // guesses next time at most

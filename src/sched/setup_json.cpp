@@ -44,6 +44,8 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("kv_blocks", setup.blocks.block_count);
   visit("block_size", setup.blocks.block_token_count);
   visit("enable_prefix_caching", setup.blocks.prefix_caching);
+  visit("local_window", setup.blocks.local_window);
+  visit("local_slots", setup.blocks.local_slots);
   visit("block_bytes", setup.block_bytes);
   visit("schedule_policy", setup.schedule_policy);
   visit("radix_eviction_policy", setup.eviction_policy);
@@ -92,6 +94,12 @@ SchedulerSetup parse_setup_json(std::string_view text) {
     if (json.contains("latency_ns")) setup.latency = json.at("latency_ns").get<LatencyModel::Coefficients>();
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::CorruptFile, "the recording's configuration cannot be read: {}", error.what());
+  }
+  const KvBlocks::Options& blocks = setup.blocks;
+  if (blocks.local_window < 0 || blocks.local_slots < 0 || blocks.local_slots > std::max(blocks.block_count, 0)) {
+    fail(ErrorCode::CorruptFile,
+         "the recording's local_slots is {}, local_window {}, allowed: 0 to kv_blocks ({}), >= 0", blocks.local_slots,
+         blocks.local_window, blocks.block_count);
   }
   return setup;
 }

@@ -31,8 +31,7 @@ class Attention : public testing::TestWithParam<Heads> {
  protected:
   static constexpr int32_t kTokens = 530;  // two whole partitions and a piece
   [[nodiscard]] KernelShape shape() const {
-    return {.layer_count = 1,
-            .head_count = GetParam().heads,
+    return {.head_count = GetParam().heads,
             .kv_head_count = GetParam().kv_heads,
             .head_size = GetParam().head_size,
             .rope_pair_count = GetParam().head_size / 2,
@@ -40,7 +39,7 @@ class Attention : public testing::TestWithParam<Heads> {
             .block_token_count = GetParam().block_tokens,
             .kv_type = GetParam().kv,
             .sliding_window = GetParam().window,
-            .blocks_a_chunk = 1024};
+            .units_a_chunk = 1024};
   }
   [[nodiscard]] size_t query_count() const { return static_cast<size_t>(GetParam().heads * GetParam().head_size); }
   [[nodiscard]] size_t key_count() const { return static_cast<size_t>(GetParam().kv_heads * GetParam().head_size); }

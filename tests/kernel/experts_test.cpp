@@ -43,11 +43,10 @@ class ExpertStages : public testing::Test {
   [[nodiscard]] int32_t integer(int32_t offset, size_t i) const { return std::bit_cast<int32_t>(number(offset, i)); }
 
   Device device_ = Device::open({});
-  test::StageBench bench_{
-      device_,
-      {.layer_count = 1, .head_count = 1, .kv_head_count = 1, .head_size = 16, .rope_pair_count = 8, .experts = true},
-      size_t{1} << 18,
-      64};
+  test::StageBench bench_{device_,
+                          {.head_count = 1, .kv_head_count = 1, .head_size = 16, .rope_pair_count = 8, .experts = true},
+                          size_t{1} << 18,
+                          64};
   Rng rng_{5};
 };
 

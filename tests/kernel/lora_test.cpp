@@ -25,8 +25,7 @@ constexpr double kTolerance = 1e-5;  // of the sum of magnitudes
 
 // The sizes that lora.cl works with come with the stages.
 KernelShape shape() {
-  return {
-      .layer_count = 1, .head_count = 1, .kv_head_count = 1, .head_size = 16, .rope_pair_count = 8, .adapters = true};
+  return {.head_count = 1, .kv_head_count = 1, .head_size = 16, .rope_pair_count = 8, .adapters = true};
 }
 
 std::vector<float> random_numbers(Rng& rng, size_t count) {

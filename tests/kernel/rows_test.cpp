@@ -19,14 +19,13 @@ class Rows : public testing::TestWithParam<LaunchMode> {
   [[nodiscard]] test::StageBench bench() { return {device_, shape(), 100'000, 1024, GetParam()}; }
 
   [[nodiscard]] static KernelShape shape() {
-    return {.layer_count = 1,
-            .head_count = 2,
+    return {.head_count = 2,
             .kv_head_count = 1,
             .head_size = 16,
             .rope_pair_count = 8,
             .block_token_count = 16,
             .kv_type = KvType::F16,
-            .blocks_a_chunk = 1024};
+            .units_a_chunk = 1024};
   }
   Device device_ = Device::open({});
 };

@@ -6,6 +6,7 @@
 // shipped policies come in rotation. INFLIGHT_SIM_STEPS=N runs more steps, INFLIGHT_SIM_SEED=S repeats one seed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -129,13 +130,15 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
     world.config.kept_states = rng.between(0, 20);
     world.config.sliding_window = world.config.host_cache_blocks = world.config.num_speculative_tokens = 0;
   }
+  const bool has_local_slots = !has_state && seed % 13 < 3;  // just as many as must be enough
+  if (has_local_slots) world.config.sliding_window = world.config.host_cache_blocks = 0;
   world.config.batching = static_cast<BatchingMode>(rng.chance(0.5) ? 0 : seed % 4);
   world.config.max_num_partial_prefills = rng.chance(0.2) ? rng.between(1, 3) : 0;
   world.config.enable_mixed_chunk = rng.chance(0.5);
   world.config.schedule_conservativeness = rng.chance(0.5) ? 1.5 * rng.uniform() : 0.0;
-  world.config.preempt = has_state ? PreemptMode::Recompute : static_cast<PreemptMode>(rng.below(3));
+  world.config.preempt = has_state || has_local_slots ? PreemptMode::Recompute : static_cast<PreemptMode>(rng.below(3));
   world.config.preempt_victim = static_cast<VictimRule>(rng.below(5));
-  world.config.host_blocks = rng.chance(0.7) ? rng.between(0, 150) : 0;
+  world.config.host_blocks = !has_local_slots && rng.chance(0.7) ? rng.between(0, 150) : 0;
   if (rng.chance(0.4)) world.config.priority_preemption_threshold = rng.between(0, 3);
   world.config.kv_headroom = rng.chance(0.3) ? 0.5 * rng.uniform() : 0.0;
   world.config.max_prefill_tokens = rng.chance(0.2) ? rng.between(1, 60) : 0;
@@ -145,6 +148,11 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
       (world.config.max_model_len + world.blocks.block_token_count - 1) / world.blocks.block_token_count;
   world.blocks.block_count =
       rng.between(one, rng.chance(0.7) ? one * (world.config.max_num_seqs + 1) / 2 : one * world.config.max_num_seqs);
+  if (has_local_slots) {
+    world.blocks.local_window = rng.between(1, 60);
+    const int32_t least = world.config.local_slots_needed(world.blocks.local_window, world.blocks.block_token_count);
+    world.blocks.local_slots = std::min(world.blocks.block_count, least + (rng.chance(0.5) ? rng.between(0, 60) : 0));
+  }
   return world;
 }
 
@@ -152,7 +160,7 @@ WorldOptions random_world(Rng& rng, uint64_t seed) {
 struct Coverage {
   int64_t steps = 0, preemptions = 0, cached_tokens = 0, aborted = 0, finished = 0, evictions = 0, swapped = 0,
           copied = 0, accepted = 0, host_sampled = 0, prompt_logprobs = 0, restored = 0, without_adapter = 0,
-          moved_states = 0;
+          moved_states = 0, local_cached = 0;
   std::map<std::string, int64_t> policies;  // shipped ones: in how many runs
 };
 
@@ -217,6 +225,7 @@ void simulate(uint64_t seed, int64_t actions, Coverage& coverage) {
   EXPECT_LE(stats.accepted_tokens, stats.draft_tokens);
   coverage.accepted += stats.accepted_tokens;
   coverage.copied += world.executor().copied_block_count();
+  if (options.blocks.local_slots > 0) coverage.local_cached += stats.cached_tokens;
   coverage.moved_states += world.executor().moved_state_count();
   coverage.host_sampled += world.executor().host_sampled_count();
   for (const auto& [id, record] : world.records()) coverage.prompt_logprobs += record.told_prompt_tokens;
@@ -261,6 +270,7 @@ TEST(RandomSimulation, NoInvariantBreaks) {
   EXPECT_GT(coverage.without_adapter, wanted / 100);
   EXPECT_GT(coverage.prompt_logprobs, wanted / 50);
   EXPECT_GT(coverage.moved_states, wanted / 200);
+  EXPECT_GT(coverage.local_cached, wanted / 50);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ OracleExecutor::OracleExecutor(const Options& options, std::function<SequenceTru
       clock_(clock),
       slots_(static_cast<size_t>(options.block_count) * static_cast<size_t>(options.block_token_count)),
       host_slots_(static_cast<size_t>(options.host_block_count) * static_cast<size_t>(options.block_token_count)),
+      local_slots_(static_cast<size_t>(options.local_slots) * static_cast<size_t>(options.block_token_count)),
       states_(options.has_state ? static_cast<size_t>(options.row_count + options.kept_states) : 0),
       row_tokens_(static_cast<size_t>(options.row_count), -1),
       tops_(kTopCount * limits::kDraftTokensMax, {7, -0.5F}) {}
@@ -45,6 +46,19 @@ OracleExecutor::Slot& OracleExecutor::slot_of(const BatchEntry& entry, int32_t p
   const int32_t index = to_integer(block) * width + position % width;
   INFLIGHT_CHECK(to_integer(block) >= 0 && to_integer(block) < options_.block_count);
   return slots_[static_cast<size_t>(index)];
+}
+
+// As the plan that is being run names its slot.
+std::span<OracleExecutor::Slot> OracleExecutor::local_block(BlockId block) {
+  const int32_t slot = last_plan_.local_slots[static_cast<size_t>(block)];
+  INFLIGHT_CHECK(slot >= 0 && slot < options_.local_slots);
+  const auto width = static_cast<size_t>(options_.block_token_count);
+  return std::span(local_slots_).subspan(static_cast<size_t>(slot) * width, width);
+}
+
+OracleExecutor::Slot& OracleExecutor::local_slot_of(const BatchEntry& entry, int32_t position) {
+  const int32_t width = options_.block_token_count;
+  return local_block(entry.block_table[static_cast<size_t>(position / width)])[static_cast<size_t>(position % width)];
 }
 
 void OracleExecutor::move_blocks(const BatchPlan& plan) {
@@ -63,6 +77,7 @@ void OracleExecutor::move_blocks(const BatchPlan& plan) {
     INFLIGHT_CHECK(copy.from != copy.to);
     ++copied_block_count_;
     std::ranges::copy(block(slots_, copy.from), block(slots_, copy.to).begin());
+    if (options_.local_slots > 0) std::ranges::copy(local_block(copy.from), local_block(copy.to).begin());
   }
 }
 
@@ -121,6 +136,7 @@ void OracleExecutor::write(const BatchEntry& entry) {
     INFLIGHT_CHECK(guessed || token == truth.tokens[static_cast<size_t>(i)]);
     hash = extend_hash(hash, token);
     slot_of(entry, i) = {token, i, hash};
+    if (options_.local_slots > 0) local_slot_of(entry, i) = {token, i, hash};
   }
   computed_token_count_ += entry.scheduled_token_count;
 }
@@ -130,6 +146,7 @@ void OracleExecutor::check(const BatchEntry& entry) {
   uint64_t hash = truth.salt;
   const int32_t window = options_.sliding_window;
   const int32_t first_seen = window > 0 ? std::max(entry.computed_token_count - window + 1, 0) : 0;
+  const int32_t first_local = std::max(entry.computed_token_count - options_.local_window + 1, 0);
   for (int32_t i = 0; i < entry.sampled_position(); ++i) {
     const TokenId token = truth.tokens[static_cast<size_t>(i)];
     hash = extend_hash(hash, token);
@@ -137,6 +154,9 @@ void OracleExecutor::check(const BatchEntry& entry) {
     const Slot& slot = slot_of(entry, i);
     INFLIGHT_CHECK(slot.position == i && slot.token == token && slot.prefix_hash == hash);
     ++checked_slot_count_;
+    if (options_.local_slots == 0 || i < first_local) continue;
+    const Slot& local = local_slot_of(entry, i);
+    INFLIGHT_CHECK(local.position == i && local.token == token && local.prefix_hash == hash);
   }
 }
 

@@ -3,14 +3,15 @@
 // everything up to and including the token, salt); after writing a step's slots it walks the block table of every entry
 // and demands exactly that sequence's own prefix. So any mistake of scheduling, sharing, eviction or preemption fails
 // at its first step. A state is the hash of the tokens it has seen: all entries of a step read theirs before any leaves
-// one. The next token is a function of the whole prefix, so the right output of a request can be computed alone; it
-// plays the host's part too where logits are wanted. Several steps may be in flight; they run in order at submit(), as
-// on an in-order queue.
+// one. What local layers store is the same, in the slots that the plan names. The next token is a function of the whole
+// prefix, so the right output of a request can be computed alone; it plays the host's part too where logits are wanted.
+// Several steps may be in flight; they run in order at submit(), as on an in-order queue.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "core/executor.h"
@@ -38,6 +39,8 @@ class OracleExecutor final : public Executor {
     int32_t draft_tokens = 0;  // of an entry at most
     int32_t vocabulary_size = 64;
     int32_t sliding_window = 0;
+    int32_t local_window = 0;  // of local layers, whose K and V lie in slots
+    int32_t local_slots = 0;
     bool has_state = false;
     int32_t kept_states = 0;
   };
@@ -65,6 +68,8 @@ class OracleExecutor final : public Executor {
     uint64_t prefix_hash = 0;
   };
   Slot& slot_of(const BatchEntry& entry, int32_t position);
+  Slot& local_slot_of(const BatchEntry& entry, int32_t position);
+  std::span<Slot> local_block(BlockId block);
   void move_blocks(const BatchPlan& plan);
   void check_states(const BatchPlan& plan) const;
   void write(const BatchEntry& entry);
@@ -79,6 +84,7 @@ class OracleExecutor final : public Executor {
   BatchPlan last_plan_;
   std::vector<Slot> slots_;
   std::vector<Slot> host_slots_;
+  std::vector<Slot> local_slots_;
   std::vector<uint64_t> states_;          // of rows, then of places: hash of all tokens that each has seen
   std::vector<TokenId> row_tokens_;       // what the device sampled last for each row
   static constexpr size_t kTopCount = 2;  // what a position reports

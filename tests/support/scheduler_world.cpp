@@ -49,6 +49,8 @@ SchedulerWorld::SchedulerWorld(const WorldOptions& options, SchedulePolicy* poli
            .draft_tokens = options.config.num_speculative_tokens,
            .vocabulary_size = options.vocabulary_size,
            .sliding_window = options.config.sliding_window,
+           .local_window = options.blocks.local_window,
+           .local_slots = options.blocks.local_slots,
            .has_state = options.config.has_state,
            .kept_states = options.config.kept_states},
           [this](SequenceId id) -> SequenceTruth& { return records_.at(key_of_sequence_.at(id)).truth; }, &clock_),

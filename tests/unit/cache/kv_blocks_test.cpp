@@ -144,7 +144,7 @@ TEST_F(KvBlocksTest, TwinsBecomeOne) {
   Holder b{{1, 2, 3, 4}, {}, keys_of({1, 2, 3, 4}, 0)};
   ASSERT_TRUE(blocks_.try_extend(b.table, 2));
   EXPECT_FALSE(blocks_.try_publish(b.table, full(b, 0)));
-  blocks_.adopt_twin(b.table, full(b, 0));
+  blocks_.adopt_twin(b.table, full(b, 0), false);
   EXPECT_EQ(b.table[0], a.table[0]);
   EXPECT_TRUE(blocks_.try_publish(b.table, full(b, 1)));
   EXPECT_EQ(blocks_.pool().free_count(), 4);

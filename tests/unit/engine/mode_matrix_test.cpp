@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,9 @@ struct Setting {
   std::string model = kDemoModel;
   std::optional<KvType> kv;  // none: the device's default
   double offloading_gib = 0.0;
+  bool host_memory = true;  // for swapping; without, K and V of local layers lie in slots
+  int32_t kv_tokens = 160;  // of which 490 are wanted; at least one whole sequence
+  int32_t step_tokens = 2048;
 };
 
 std::string name_of(const Setting& setting) {
@@ -76,17 +80,16 @@ RuntimeOptions options_of(const Setting& setting) {
   options.overlap = setting.overlap;
   options.prefix_caching = setting.prefix_caching;
   options.block_size = setting.block_size;
-  // 160 tokens, of which 490 are wanted; at least one whole sequence.
-  options.kv_blocks = std::max(160 / setting.block_size, div_ceil(kModelLength, setting.block_size));
+  options.kv_blocks = std::max(setting.kv_tokens / setting.block_size, div_ceil(kModelLength, setting.block_size));
   SchedulerConfig& config = options.scheduler;
   config.max_num_seqs = 6;
-  config.max_num_batched_tokens = 2048;
+  config.max_num_batched_tokens = setting.step_tokens;
   config.max_model_len = kModelLength;
   config.batching = setting.batching;
   config.enable_mixed_chunk = setting.mixed;
   config.max_batch_delay_ms = 0.0;
   config.preempt = setting.preempt;
-  config.host_blocks = 1024 / setting.block_size;
+  config.host_blocks = setting.host_memory ? 1024 / setting.block_size : 0;
   config.long_prefill_token_threshold = setting.chunk;
   config.schedule_conservativeness = 0.0;
   return options;
@@ -200,6 +203,78 @@ TEST(ModeMatrix, TokensOfAModelWithAWindowAreThoseOfARequestAlone) {
   EXPECT_GT(exercised.recomputed, 10);
   EXPECT_GT(exercised.swapped, 1);
   EXPECT_GT(exercised.cached, 10);
+}
+
+// checklist 47: the same where the windows of some layers only are shorter, and what these store lies in slots: in as
+// many as there are blocks, or in fewer, which are then used again. Alone it lies in the blocks.
+TEST(ModeMatrix, TokensFromLocalSlotsAreThoseOfARequestAlone) {
+  const TempFolder folder;
+  for (const bool gpt_oss : {false, true}) {
+    SyntheticModel synthetic;
+    if (gpt_oss) {
+      synthetic.make_gpt_oss(4, 2);
+    } else {
+      synthetic.make_gemma(3);
+    }
+    synthetic.spec.vocabulary_size = 1024;
+    synthetic.spec.local_window = 36;
+    const std::string model = folder.write("local.gguf", build_model(synthetic).bytes());
+    const Setting slots{.overlap = true, .model = model, .host_memory = false};
+    std::vector<Setting> settings(6, slots);
+    settings[1].chunk = 16;
+    settings[2].overlap = false;
+    settings[2].block_size = 8;
+    for (size_t i = 3; i < settings.size(); ++i) {
+      settings[i].kv_tokens = 1600;
+      settings[i].step_tokens = 48;
+      settings[i].block_size = i == 3 ? 16 : 8;
+    }
+    settings[4].batching = BatchingMode::PrefillFirst;
+    settings[5].prefix_caching = false;
+    const Exercised exercised = expect_tokens(settings, outputs_alone({.model = model}));
+    EXPECT_GT(exercised.preemptions, 5);
+    EXPECT_GT(exercised.recomputed, 10);
+    EXPECT_GT(exercised.cached, 100);
+    for (size_t i = 0; i < settings.size(); ++i) {
+      const Runtime runtime(options_of(settings[i]));
+      const auto limits = nlohmann::json::parse(runtime.info_json()).at("limits");
+      EXPECT_GT(limits.at("local_kv_blocks"), 0);
+      EXPECT_EQ(limits.at("local_kv_blocks") < limits.at("kv_blocks"), i >= 3) << i;
+    }
+  }
+}
+
+// Further choices begin with a copy of the first one's slot, guesses are computed in slots taken ahead.
+TEST(ModeMatrix, ChoicesAndGuessesFromLocalSlotsAreThoseFromBlocks) {
+  SyntheticModel synthetic;
+  synthetic.make_gemma(3);
+  synthetic.spec.vocabulary_size = 1024;
+  synthetic.spec.local_window = 36;
+  const TempFolder folder;
+  Setting setting{.model = folder.write("local.gguf", build_model(synthetic).bytes())};
+  setting.kv_tokens = 1600;
+  setting.step_tokens = 48;
+  const auto answers = [&](int32_t drafts) {
+    RuntimeOptions options = options_of(setting);
+    options.scheduler.num_speculative_tokens = drafts;
+    Runtime runtime(options);
+    std::vector<std::vector<TokenId>> tokens;
+    auto all = requests();
+    for (const size_t i : {3U, 4U}) {
+      all[i].sampling.n = 3;
+      OutputStream* const stream = runtime.engine().submit(all[i]);
+      while (runtime.engine().step()) {
+      }
+      for (const Answer& answer : read_answers(stream, 3)) tokens.push_back(answer.tokens);
+    }
+    EXPECT_EQ(runtime.engine().stats().scheduler.drafts > 0, drafts > 0);
+    return tokens;
+  };
+  const auto expected = answers(0);
+  setting.host_memory = false;
+  EXPECT_NE(expected[0], expected[1]);
+  EXPECT_EQ(answers(0), expected);
+  EXPECT_EQ(answers(5), expected);
 }
 
 // The same for a model whose layers have states in the place of attention: they begin where one is kept, or anew.

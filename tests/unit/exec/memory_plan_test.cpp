@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <utility>
+
 #include "base/log.h"
 #include "exec/cl_executor.h"
 #include "model/model_loader.h"
@@ -44,10 +47,37 @@ TEST_F(MemoryPlanning, FindsTheBlockCountThatFits) {
   const size_t room = plan_memory(device_.info(), one, 20).total();
   EXPECT_EQ(room, plan_memory(device_.info(), model_.spec, model_.weights, options()).total());
   EXPECT_EQ(plan_memory(device_.info(), two, 20).total(), 2 * room);
-  EXPECT_EQ(fitting_block_count(device_.info(), two, 2 * room, 1000), 20);
-  EXPECT_EQ(fitting_block_count(device_.info(), one, room, 1000), 20);
-  EXPECT_EQ(fitting_block_count(device_.info(), one, room, 7), 7);
-  EXPECT_EQ(fitting_block_count(device_.info(), one, 1000, 1000), 0);
+  constexpr size_t kAny = std::numeric_limits<size_t>::max();
+  EXPECT_EQ(fitting_block_count(device_.info(), two, {2 * room, kAny}, 1000), 20);
+  EXPECT_EQ(fitting_block_count(device_.info(), one, {room, kAny}, 1000), 20);
+  EXPECT_EQ(fitting_block_count(device_.info(), one, {room, kAny}, 7), 7);
+  EXPECT_EQ(fitting_block_count(device_.info(), one, {1000, kAny}, 1000), 0);
+  const size_t block = options().kv.bytes_per_block();
+  EXPECT_EQ(fitting_block_count(device_.info(), one, {kAny, 15 * block + 1}, 1000), 15);
+}
+
+// Of 7 layers 5 lie in slots: as many as steps need, a quarter of the blocks, or one a block, which is all there can
+// be.
+TEST_F(MemoryPlanning, LocalLayersLieInFewerSlotsThanThereAreBlocks) {
+  ClExecutorOptions at = options();
+  at.kv.layer_count = 7;
+  at.kv.local_layer_count = 5;
+  at.local_slots_min = 30;
+  const size_t unit = size_t{16} * 2 * 2 * 16 * 2;  // tokens, K and V, heads, D, bytes
+  EXPECT_EQ(at.kv.bytes_per_block(), 2 * unit);
+  EXPECT_EQ(at.kv.bytes_per_slot(), 5 * unit);
+  EXPECT_EQ(at.kv.bytes_per_token(), 7 * unit / 16);
+  for (const auto& [blocks, slots] : {std::pair{20, 20}, {31, 30}, {100, 30}, {120, 30}, {124, 31}, {400, 100}}) {
+    at.kv_block_count = blocks;
+    EXPECT_EQ(local_slot_count(at), slots) << blocks;
+    const KvUnits units = kv_units(at);
+    EXPECT_GE(units.first_block, 5 * slots);
+    EXPECT_LT(units.first_block, 5 * slots + 2);
+    EXPECT_EQ(units.first_block % 2, 0);  // or a block would lie in two buffers
+    EXPECT_EQ(units.count, units.first_block + 2 * blocks);
+    EXPECT_EQ(plan_memory(device_.info(), model_.spec, model_.weights, at).kv_bytes,
+              unit * static_cast<size_t>(units.count));
+  }
 }
 
 // As many whole blocks as a buffer holds, of which nothing but addresses depends.

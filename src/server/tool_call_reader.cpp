@@ -107,17 +107,25 @@ ToolCallReader::Status ToolCallReader::read_head() {
   if (open.kind != Kind::Whole) return open.kind == Kind::Half ? Status::Reading : Status::NoCall;
   const std::string_view text = std::string_view(token_).substr(open.length);
   bool half = false;
+  const bool has_middle = middle_mark_->size() > 1 || !middle_mark_->front().empty();
   for (const CallableFunction& function : functions_) {
     const std::string& name = function.name;
     half = half || name.starts_with(text);
     if (!text.starts_with(name)) continue;
-    const Kind middle = match_mark(text.substr(name.size()), *middle_mark_).kind;
+    const std::string_view behind = text.substr(name.size());
+    const Kind middle = match_mark(behind, *middle_mark_).kind;
     half = half || middle == Kind::Half;
-    if (middle != Kind::Whole) continue;
+    if (middle != Kind::Whole || (!has_middle && !begins_elements(behind))) continue;
     begin_arguments(function);
-    return Status::Reading;
+    return has_middle ? Status::Reading : read_elements(behind[0]);
   }
   return half ? Status::Reading : Status::NoCall;
+}
+
+// Whether an element, or what ends a call, may begin `text`: where no mark stands behind names, these end there.
+bool ToolCallReader::begins_elements(std::string_view text) const {
+  return !text.empty() &&
+         (is_space(text[0]) || element_marks_->open.starts_with(text[0]) || element_marks_->end.starts_with(text[0]));
 }
 
 void ToolCallReader::begin_arguments(const CallableFunction& function) {

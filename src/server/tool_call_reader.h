@@ -32,7 +32,8 @@ class ToolCallReader {
  public:
   // functions: that may be called.   LIFETIME: borrowed.
   explicit ToolCallReader(const std::vector<CallableFunction>& functions) : functions_(functions) {}
-  // Of calls OPEN NAME MIDDLE {...}; elements: what the arguments are instead, if not null.   LIFETIME: borrowed.
+  // Of calls OPEN NAME MIDDLE {...}; elements: what the arguments are instead, if not null. Only with them there may be
+  // nothing in the middle.   LIFETIME: borrowed.
   ToolCallReader(const std::vector<CallableFunction>& functions, const MarkTexts& open, const MarkTexts& middle,
                  const ElementMarks* elements)
       : functions_(functions),
@@ -69,6 +70,7 @@ class ToolCallReader {
     AfterValue
   };
   [[nodiscard]] Status read_head();
+  [[nodiscard]] bool begins_elements(std::string_view text) const;
   void begin_arguments(const CallableFunction& function);
   [[nodiscard]] Status read_elements(char byte);
   [[nodiscard]] Status begin_value(char byte);

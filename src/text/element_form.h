@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An object as elements, as some models write a call's arguments: `open` NAME `middle` VALUE `close` for each member,
-// such as <parameter=NAME>VALUE</parameter>, one behind the other. Strings stand as they are, all else is JSON.
+// such as <parameter=NAME>VALUE</parameter> or <arg_key>NAME</arg_key><arg_value>VALUE</arg_value>, one behind the
+// other. Strings stand as they are, all else is JSON.
 #pragma once
 
 #include <string>

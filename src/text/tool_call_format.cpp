@@ -70,6 +70,12 @@ bool has_named_members(const ToolCallFormat& format) {
 bool is_letter(char byte) { return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z'); }
 bool is_letter_or_digit(char byte) { return is_letter(byte) || (byte >= '0' && byte <= '9'); }
 
+// Whether a name ends before what follows it; elements may do so at once, and what ends a call without any.
+bool ends_names(const ToolCallFormat& format) {
+  if (!format.middle.empty()) return !is_letter_or_digit(format.middle[0]);
+  return format.elements && (format.call_end().starts_with('<') || format.call_end().starts_with('['));
+}
+
 // Whether a name as plain text can be told from other text and from what follows it: there is a mark before it that
 // looks like one, and ids and numbers end before what is none. Elements have an end.
 bool has_plain_name(const ToolCallFormat& format) {
@@ -77,9 +83,8 @@ bool has_plain_name(const ToolCallFormat& format) {
   const auto open_ended = [](std::string_view text) {
     return text.ends_with(kCallIdMark) || text.ends_with(kCallIndexMark);
   };
-  return std::ranges::any_of(mark, is_letter) && !std::ranges::all_of(mark, is_letter_or_digit) &&
-         !format.middle.empty() && !is_letter_or_digit(format.middle[0]) && !open_ended(format.begin) &&
-         !open_ended(format.middle) && format.end.find(kCallIdMark) == format.end.npos &&
+  return std::ranges::any_of(mark, is_letter) && !std::ranges::all_of(mark, is_letter_or_digit) && ends_names(format) &&
+         !open_ended(format.begin) && !open_ended(format.middle) && format.end.find(kCallIdMark) == format.end.npos &&
          format.middle.find(kName) == format.middle.npos && !(format.elements && trimmed(format.call_end()).empty());
 }
 
@@ -101,18 +106,34 @@ size_t common_length(std::string_view prompt, std::string_view text) {
   return mark != text.npos && (text[mark] == '<' || text[mark] == '[') ? mark : behind;
 }
 
-// How much of the answer `body` only ends the reasoning that the prompt's last mark, such as <think>, begins.
-size_t reasoning_length(std::string_view prompt, std::string_view body) {
-  prompt = trimmed(prompt);
-  const size_t mark = prompt.find_last_of("<[");
-  if (mark == prompt.npos || !(prompt.ends_with('>') || prompt.ends_with(']'))) return 0;
-  const std::string end = std::string(1, prompt[mark]) + "/" + std::string(prompt.substr(mark + 1));
-  if (!trimmed(body).starts_with(end)) return 0;
-  return std::min(body.size(), body.find_first_not_of(kSpace, body.find(end) + end.size()));
+// Behind what ends `mark`'s element (</think> of <think>, and of itself) and the blanks around that, where it stands at
+// `at`; else 0.
+size_t behind_end_of(std::string_view mark, std::string_view text, size_t at) {
+  std::string end(mark);
+  if (end.find('/') != 1) end.insert(1, "/");
+  at = text.find_first_not_of(kSpace, at);
+  if (at == text.npos || !text.substr(at).starts_with(end)) return 0;
+  return std::min(text.size(), text.find_first_not_of(kSpace, at + end.size()));
 }
 
-// The texts before each of `marks`, which follow each other in `text`; nothing where one is missing.
-std::optional<std::vector<std::string>> texts_before(std::string_view text,
+// How much of the answer `body` is reasoning without a word: the marks <think> and </think>, or such as those, of which
+// the prompt may end with the first, or with both.
+size_t reasoning_length(std::string_view prompt, std::string_view body) {
+  prompt = trimmed(prompt);
+  const size_t last = prompt.find_last_of("<[");
+  if (last != prompt.npos && (prompt.ends_with('>') || prompt.ends_with(']'))) {
+    if (const size_t length = behind_end_of(prompt.substr(last), body, 0)) return length;
+  }
+  const size_t first = body.find_first_not_of(kSpace);
+  if (first == body.npos || (body[first] != '<' && body[first] != '[')) return 0;
+  const size_t last_byte = body.find_first_of(">]", first);
+  if (last_byte == body.npos) return 0;
+  return behind_end_of(body.substr(first, last_byte + 1 - first), body, last_byte + 1);
+}
+
+// The texts before each of `marks`, which follow each other in `text`, and behind the last; nothing where one is
+// missing.
+std::optional<std::vector<std::string>> texts_around(std::string_view text,
                                                      std::initializer_list<std::string_view> marks) {
   std::vector<std::string> texts;
   for (const std::string_view mark : marks) {
@@ -121,6 +142,7 @@ std::optional<std::vector<std::string>> texts_before(std::string_view text,
     texts.emplace_back(text.substr(0, at));
     text.remove_prefix(at + mark.size());
   }
+  texts.emplace_back(text);
   return texts;
 }
 
@@ -157,6 +179,7 @@ class Probe {
     function_["function"]["description"] = "probe";
     function_["function"]["parameters"] =
         Json::parse(R"({"type": "object", "properties": {"probe_key": {"type": "string"}}})");
+    turn_end_ = end_of_turn();
   }
 
   // None: the template writes no calls that can be read.
@@ -164,9 +187,13 @@ class Probe {
     std::optional<ToolCallFormat> format = format_of_one();
     if (!format) return std::nullopt;
     format->plain_name = !has_named_members(*format);
-    if (format->plain_name) return with_plain_names(std::move(*format));
-    format->separator = separator(*format);
-    return format;
+    if (format->plain_name) {
+      find_separator_of_names(*format);
+    } else {
+      format->separator = separator(*format);
+    }
+    const bool ends = ends_calls(*format);
+    return ends && (!format->plain_name || has_plain_name(*format)) ? format : std::nullopt;
   }
 
   [[nodiscard]] bool tells_tools() const {
@@ -184,41 +211,39 @@ class Probe {
   // The texts around a call.
   [[nodiscard]] std::optional<ToolCallFormat> format_of_one() const {
     const std::optional<std::string> body = body_of(1);
-    const std::optional<std::string> turn_end = end_of_turn();
-    if (!body || !turn_end) return std::nullopt;
+    if (!body) return std::nullopt;
     ToolCallFormat format;
     format.from_template = true;
     const size_t name = body->find(kName);
     const size_t arguments = body->find(kArguments, name == body->npos ? name : name + kName.size());
-    if (arguments == body->npos) return with_elements(std::move(format), *turn_end);
+    if (arguments == body->npos) return with_elements(std::move(format));
     const size_t behind = arguments + kArguments.size();
-    const size_t end = body->find(*turn_end, behind);
-    if (end == body->npos) return std::nullopt;
     format.begin = body->substr(0, name);
     format.middle = body->substr(name + kName.size(), arguments - name - kName.size());
-    format.end = body->substr(behind, end - behind);
+    format.end = body->substr(behind);
     return format;
   }
 
   // The same where the arguments are elements: by calls with none, and with three of them.
-  [[nodiscard]] std::optional<ToolCallFormat> with_elements(ToolCallFormat format, std::string_view turn_end) const {
+  [[nodiscard]] std::optional<ToolCallFormat> with_elements(ToolCallFormat format) const {
     const std::optional<std::string> none = body_of(1, "{}"), three = body_of(1, kThreeArguments);
     if (!none || !three) return std::nullopt;
-    const auto empty = texts_before(*none, {kName, turn_end});
-    const auto parts = texts_before(*three, {kName, kKey, kValue, kOtherKey, kOtherValue, kFlagKey, turn_end});
+    const auto empty = texts_around(*none, {kName});
+    const auto parts = texts_around(*three, {kName, kKey, kValue, kOtherKey, kOtherValue, kFlagKey});
     if (!empty || !parts) return std::nullopt;
-    const auto &begin = (*parts)[0], &middle = (*parts)[2], &between = (*parts)[3], &rest = (*parts)[6];
+    const auto &begin = (*parts)[0], &middle = (*parts)[2], &between = (*parts)[3], &rest = parts->back();
     const bool python = rest.starts_with(middle + "True");
     const bool alike = (*empty)[0] == begin && (*parts)[4] == middle && (*parts)[5] == between;
     if (!alike || !(python || rest.starts_with(middle + "true"))) return std::nullopt;
     format.begin = begin;
     format.elements = {.open = "", .middle = middle, .close = "", .python_words = python};
     const std::string tail = rest.substr(middle.size() + std::string_view("true").size());
-    const bool read = read_elements((*parts)[1], between, tail, (*empty)[1], format);
+    const bool read = read_elements((*parts)[1], between, tail, empty->back(), format);
     return read && !trimmed(format.end).empty() ? std::optional(format) : std::nullopt;
   }
 
-  [[nodiscard]] std::optional<ToolCallFormat> with_plain_names(ToolCallFormat format) const {
+  // Also finds out whether the calls are counted.
+  void find_separator_of_names(ToolCallFormat& format) const {
     format.separator.clear();
     const std::string written = written_arguments(format);
     const auto call = [&](std::string_view middle) { return std::string(kName).append(middle).append(written); };
@@ -238,19 +263,23 @@ class Probe {
       if (repeats) format.separator = separator;
       if (repeats && index) format.middle.replace(*index, 1, kCallIndexMark);
     }
-    // Where calls end a turn with another mark than answers do, the last one ends as each does.
-    if (format.end.find(kResult) != format.end.npos) {
-      format.end.resize(common_length(format.separator, format.end));
-      if (format.end.empty()) return std::nullopt;
-    }
-    return has_plain_name(format) ? std::optional(format) : std::nullopt;
+  }
+
+  // Where calls end a turn with another mark than answers do, or with none, the last one ends as each does. Whether
+  // that tells the end: all brackets are closed.
+  static bool ends_calls(ToolCallFormat& format) {
+    if (format.end.find(kResult) == format.end.npos) return true;
+    format.end.resize(common_length(format.separator, format.end));
+    const std::string whole = format.begin + format.middle + format.end;
+    return !format.end.empty() && std::ranges::count(whole, '{') == std::ranges::count(whole, '}') &&
+           std::ranges::count(whole, '[') == std::ranges::count(whole, ']');
   }
 
   // What stands between two calls; empty: the template writes one only.
   [[nodiscard]] std::string separator(const ToolCallFormat& format) const {
     const std::optional<std::string> body = body_of(2);
     const std::string first = format.begin + std::string(kName) + format.middle + std::string(kArguments);
-    const std::string second = std::string(kName) + format.middle + std::string(kArguments) + format.end;
+    const std::string second = std::string(kName) + format.middle + std::string(kArguments);
     if (!body || !body->starts_with(first)) return "";
     const size_t at = body->find(second, first.size());
     return at == body->npos ? "" : body->substr(first.size(), at - first.size());
@@ -270,7 +299,8 @@ class Probe {
     }
   }
 
-  // What an answer of so many calls begins with, the end of its turn and the calls' results behind it.
+  // What an answer of so many calls is, up to the end of its turn; where that is not there, the calls' results are,
+  // too.
   [[nodiscard]] std::optional<std::string> body_of(int count, std::string_view arguments = kArguments) const {
     Json messages = Json::array({message("user", "probe")});
     const std::optional<std::string> asked = render(messages, false), prompt = render(messages, true);
@@ -302,21 +332,30 @@ class Probe {
     const std::string_view head = added.substr(0, added.find_first_of(kSpace));
     if (!head.empty() && std::string_view(body).substr(0, body.find(kName)).find(head) != body.npos)
       return std::nullopt;
+    if (!turn_end_.empty()) body.resize(std::min(body.size(), body.find(turn_end_, body.find(kName))));
     return body;
   }
 
-  [[nodiscard]] std::optional<std::string> end_of_turn() const {
-    const std::optional<std::string> text =
-        render(Json::array({message("user", "probe"), message("assistant", kAnswer)}), false);
-    const size_t at = text ? text->rfind(kAnswer) : std::string::npos;
-    if (at == std::string::npos) return std::nullopt;
-    const std::string end(trimmed(std::string_view(*text).substr(at + kAnswer.size())));
-    return end.empty() ? std::nullopt : std::optional(end);
+  // What stands behind a last answer or, where that is nothing, the first mark behind one that is not the last, which
+  // may be of what follows it. "": none.
+  [[nodiscard]] std::string end_of_turn() const {
+    Json messages = Json::array({message("user", "probe"), message("assistant", kAnswer)});
+    const std::optional<std::string> last = render(messages, false);
+    messages.push_back(messages.front());
+    const std::optional<std::string> followed = render(std::move(messages), false);
+    const auto behind_answer = [](const std::optional<std::string>& text) {
+      const size_t at = text ? text->rfind(kAnswer) : std::string::npos;
+      return at == std::string::npos ? "" : std::string(trimmed(std::string_view(*text).substr(at + kAnswer.size())));
+    };
+    if (std::string end = behind_answer(last); !end.empty()) return end;
+    const std::string end = behind_answer(followed);
+    return end.substr(0, end.find_first_of(">]") + 1);
   }
 
   const ChatTemplate& template_;
   const ChatSettings& settings_;
   Json function_;
+  std::string turn_end_;  // "": not known
 };
 
 // Nine letters or digits, the same for the same id.

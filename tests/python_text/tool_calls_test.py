@@ -114,7 +114,11 @@ class Elements(unittest.TestCase):
              (r"<tool_call>\n<function=(.+?)>\n(.*?)</function>\n</tool_call>\n?",
               r"<parameter=(.+?)>\n(.*?)\n?</parameter>\n"),
              ("<call name=\"", "\">", "<p name=\"", "\">", "</p>", "</call>"):
-             (r"<call name=\"(.+?)\">(.*?)</call>\n?", r"<p name=\"(.+?)\">(.*?)</p>")}
+             (r"<call name=\"(.+?)\">(.*?)</call>\n?", r"<p name=\"(.+?)\">(.*?)</p>"),
+             ("<tool_call>", "\n", "<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n", "</tool_call>"):
+             (r"<tool_call>([^\n]*)\n(.*?)</tool_call>\n?", r"<arg_key>(.*?)</arg_key>\n<arg_value>(.*?)</arg_value>\n"),
+             ("<tool_call>", "", "<arg_key>", "</arg_key><arg_value>", "</arg_value>", "</tool_call>"):
+             (r"<tool_call>([^<]*)(.*?)</tool_call>\n?", r"<arg_key>(.*?)</arg_key><arg_value>(.*?)</arg_value>")}
     TOOLS = [{"type": "function", "function": {"name": name, "description": "a tool", "parameters": {
         "type": "object", "properties": {"city": {"enum": ["Zürich \"4\"", "{Rome}"]}, "days": {
             "type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 9}, "minItems": 1, "maxItems": 2},

@@ -29,6 +29,15 @@ const CallMarks kQwenCalls{.begin = "<tool_call>",
                            .separator = {"\n</tool_call>\n<tool_call>\n<function="},
                            .elements = kQwen};
 
+// As GLM 4.7 does.
+const CallMarks kGlmCalls{
+    .begin = "<tool_call>",
+    .open = {""},
+    .middle = {""},
+    .separator = {"<tool_call>"},
+    .elements = ElementMarks{
+        .open = "<arg_key>", .middle = "</arg_key><arg_value>", .close = "</arg_value>", .end = "</tool_call>"}};
+
 ParameterKinds kinds_of(const Json& parameters) {
   int64_t steps = kKindStepsMax;
   return parameter_kinds(parameters, steps);
@@ -146,14 +155,37 @@ Json callable_with_parameters() {
   return tools;
 }
 
+struct AnswerCase {
+  std::string text, shown;
+  std::vector<std::string> calls;
+};
+
+// What the parser makes of the answer, cut at every place.
+void expect_calls_of(const AnswerCase& wanted, const CallMarks& marks) {
+  for (size_t step = 1; step <= wanted.text.size(); ++step) {
+    ToolCallParser parser(callable_with_parameters(), marks);
+    std::string shown;
+    std::vector<ToolCall> calls;
+    const auto take = [&](const AnswerParts& found) {
+      for (const AnswerPart& part : found.parts) {
+        shown += part.text;
+        if (part.call) append_delta(*part.call, calls);
+      }
+    };
+    for (size_t i = 0; i < wanted.text.size(); i += step) take(parser.push(wanted.text.substr(i, step)));
+    take(parser.finish());
+    EXPECT_EQ(shown, wanted.shown) << wanted.text << " in steps of " << step;
+    std::vector<std::string> found;
+    for (const ToolCall& call : calls) found.push_back(call.name + call.arguments);
+    EXPECT_EQ(found, wanted.calls) << wanted.text << " in steps of " << step;
+  }
+}
+
 TEST(ToolCallParser, FindsCallsWhoseArgumentsAreElements) {
   const std::string f =
       "<tool_call>\n<function=f>\n" + element("text", "a</b>") + element("count", "1") + "</function>\n</tool_call>";
   const std::string called = R"(f{"text": "a</b>", "count": 1})";
-  const struct {
-    std::string text, shown;
-    std::vector<std::string> calls;
-  } cases[] = {
+  const AnswerCase cases[] = {
       {"Let me see.\n\n" + f, "Let me see.\n\n", {called}},
       {f + "\n<tool_call>\n<function=ff>\n</function>\n</tool_call>", "", {called, "ff{}"}},
       {f + "\n\n" + f + " text", "text", {called, called}},
@@ -166,25 +198,26 @@ TEST(ToolCallParser, FindsCallsWhoseArgumentsAreElements) {
       {"<tool_call>\n<func", "<tool_call>\n<func", {}},
       {"<tool_call>\n{\"name\": \"f\"}", "<tool_call>\n{\"name\": \"f\"}", {}},  // not this model's form
   };
-  for (const auto& each : cases) {
-    for (size_t step = 1; step <= each.text.size(); ++step) {
-      ToolCallParser parser(callable_with_parameters(), kQwenCalls);
-      std::string shown;
-      std::vector<ToolCall> calls;
-      const auto take = [&](const AnswerParts& found) {
-        for (const AnswerPart& part : found.parts) {
-          shown += part.text;
-          if (part.call) append_delta(*part.call, calls);
-        }
-      };
-      for (size_t i = 0; i < each.text.size(); i += step) take(parser.push(each.text.substr(i, step)));
-      take(parser.finish());
-      EXPECT_EQ(shown, each.shown) << each.text << " in steps of " << step;
-      std::vector<std::string> found;
-      for (const ToolCall& call : calls) found.push_back(call.name + call.arguments);
-      EXPECT_EQ(found, each.calls) << each.text << " in steps of " << step;
-    }
-  }
+  for (const AnswerCase& each : cases) expect_calls_of(each, kQwenCalls);
+}
+
+// Where no mark stands behind names, of which one begins another.
+TEST(ToolCallParser, FindsNamesThatEndWhereElementsBegin) {
+  const std::string f =
+      "<tool_call>f<arg_key>text</arg_key><arg_value>a\nb</arg_value><arg_key>count</arg_key>"
+      "<arg_value>1</arg_value></tool_call>";
+  const std::string called = R"(f{"text": "a\nb", "count": 1})";
+  const AnswerCase cases[] = {
+      {"Let me see." + f, "Let me see.", {called}},
+      {"<tool_call>ff</tool_call>" + f, "", {"ff{}", called}},
+      {"<tool_call>ff<arg_key>x</arg_key><arg_value>1</arg_value></tool_call> text", "text", {R"(ff{"x": 1})"}},
+      {"<tool_call>f\n<arg_key>count</arg_key><arg_value>1</arg_value>\n</tool_call>", "", {R"(f{"count": 1})"}},
+      {"<tool_call>f", "<tool_call>f", {}},
+      {"<tool_call>fff</tool_call>", "<tool_call>fff</tool_call>", {}},
+      {"<tool_call>fx</tool_call>", "<tool_call>fx</tool_call>", {}},
+      {"<tool_call></tool_call>", "<tool_call></tool_call>", {}},
+  };
+  for (const AnswerCase& each : cases) expect_calls_of(each, kGlmCalls);
 }
 
 }  // namespace

@@ -126,6 +126,16 @@ class Tools(unittest.TestCase):
             self.assertIn(said["content"][0]["input"]["city"], ("Rome", "Zürich"))
             self.assertIsInstance(said["content"][0]["input"]["warm"], bool)
 
+    def test_keys_and_values(self):
+        """As GLM writes calls: nothing behind a name, keys and values in tags of their own, turns that end with the next mark."""
+        template = ("{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}</think>{% endif %}"
+                    "{{ m.content or '' }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}"
+                    "{% for k, v in c.function.arguments | items %}<arg_key>{{ k }}</arg_key>"
+                    "<arg_value>{{ v if v is string else v | tojson }}</arg_value>{% endfor %}</tool_call>{% endfor %}"
+                    "{% endfor %}{% if add_generation_prompt %}<|assistant|></think>{% endif %}")
+        with serving(template) as server:
+            self.check(server, "<tool_call>get_")
+
     def test_free_calls(self):
         """The model may write what it likes, but what begins as a call goes on as one. Biases make it write nothing but "<" and
         "{", and the template says that "<{" begins a call."""

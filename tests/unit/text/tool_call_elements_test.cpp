@@ -78,6 +78,40 @@ TEST(ToolCallElements, AreFoundBehindReasoningThatThePromptBegins) {
   }
 }
 
+// As GLM writes calls: keys and values in tags of their own, turns that end with the next one's mark.   line: behind
+// marks, nothing in its later versions.
+std::string keyed_template(const std::string& line, const std::string& answer, const std::string& prompt) {
+  return "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}" + answer +
+         "{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}" + line + "<tool_call>{{ c.function.name }}" +
+         line + "{% for key, value in c.function.arguments | items %}<arg_key>{{ key }}</arg_key>" + line +
+         "<arg_value>{{ value if value is string else value | tojson }}</arg_value>" + line +
+         "{% endfor %}</tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}<|assistant|>" + prompt +
+         "{% endif %}";
+}
+
+TEST(ToolCallElements, MayHaveKeysAndValuesInTagsOfTheirOwn) {
+  const struct {
+    std::string line, answer, prompt;
+  } cases[] = {{"{{ '\n' }}", "{{ '\n' }}<think></think>", ""},  // answers may think, and did not
+               {"", "</think>", "<think>"},
+               {"", "</think>", "<think></think>"},
+               {"", "", ""}};
+  for (const auto& [line, answer, prompt] : cases) {
+    const ToolCallFormat format = element_format(keyed_template(line, answer, prompt));
+    const std::string newline = line.empty() ? "" : "\n";
+    ASSERT_TRUE(format.elements) << answer << prompt;
+    EXPECT_EQ(format.begin, "<tool_call>") << answer << prompt;
+    EXPECT_EQ(format.middle, newline);
+    EXPECT_EQ(format.elements->open, "<arg_key>");
+    EXPECT_EQ(format.elements->middle, "</arg_key>" + newline + "<arg_value>");
+    EXPECT_EQ(format.elements->close, "</arg_value>" + newline);
+    EXPECT_EQ(format.separator, "</tool_call>" + newline + "<tool_call>");
+    EXPECT_EQ(format.end, "</tool_call>");
+    EXPECT_EQ(format.call_end() + "|" + format.end_mark(), "</tool_call>|");
+    EXPECT_EQ(tool_call_trigger(format) + "|" + behind_trigger(format), "<tool_call>|");
+  }
+}
+
 // What cannot be told apart again is not taken for the form.
 TEST(ToolCallElements, ThatCannotBeReadAreNone) {
   const Tags unreadable[] = {
@@ -87,6 +121,7 @@ TEST(ToolCallElements, ThatCannotBeReadAreNone) {
       {.value = "{{ ' text' if value is string }}>"},  // the value's type stands there
       {.middle = ">{{ c.function.name }}\n"},          // the name stands there twice
       {.close = "{{ loop.index }}</arg>"},             // elements are counted
+      {.middle = "", .end = "end</fn>"},               // a name without an end
   };
   for (const Tags& tags : unreadable) {
     EXPECT_FALSE(element_format(element_template(tags)).from_template)
@@ -217,6 +252,27 @@ TEST_F(ElementGrammar, FreeCallsBeginBehindTheFirstTag) {
   EXPECT_FALSE(matcher->try_accept_text("<tool>"));
   EXPECT_FALSE(matcher->try_accept_text("\n{"));
   EXPECT_TRUE(matcher->try_accept_text("\n<fn=f>\n</fn>\n</tool>") && matcher->is_complete());
+}
+
+// Names with no mark behind them, of which one begins another.
+TEST_F(ElementGrammar, NamesMayEndWhereElementsBegin) {
+  format_ = element_format(keyed_template("", "", ""));
+  const std::string numbers = R"("parameters": {"properties": {"a": {"type": "integer"}}, "required": ["a"]})";
+  const ToolRequest wanted = read_tool_request(R"({"tools": [{"function": {"name": "f", )" + numbers +
+                                               R"(}}, {"function": {"name": "ff"}}], "tool_choice": "required"})");
+  const auto takes_all = [&](const std::string& answer) {
+    const auto matcher =
+        store_.matcher(GrammarKind::ToolCalls, tool_grammar_text(wanted, format_, vocabulary_, CallsBegin::WithAnswer));
+    return matcher->try_accept_text(answer) && matcher->is_complete();
+  };
+  const std::string f = "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
+  const std::string ff = "<tool_call>ff</tool_call>";
+  for (const std::string& good : {f, ff, ff + f + ff}) EXPECT_TRUE(takes_all(good)) << good;
+  for (const std::string bad : {"<tool_call>f</tool_call>", "<tool_call>fff</tool_call>", "<tool_call></tool_call>",
+                                "<tool_call>ff<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+                                "<tool_call>f<arg_key>a</arg_key><arg_value>x</arg_value></tool_call>"}) {
+    EXPECT_FALSE(takes_all(bad)) << bad;
+  }
 }
 
 TEST_F(ElementGrammar, SeveralCalls) {

@@ -78,6 +78,30 @@ TEST(ToolCallFormat, NamesMayBePlainText) {
   }
 }
 
+// Templates that end a turn where the next one begins, or only with that one's mark.
+TEST(ToolCallFormat, TurnsMayEndWithWhatFollows) {
+  const std::string hermes = template_of("<call>{\"name\": \"", "\", \"arguments\": ", "}</call>");
+  for (const std::string end : {"{{ '[end]' if m.role == 'assistant' and not loop.last }}", ""}) {
+    std::string source = hermes;
+    source.replace(source.find("[end]"), 5, end);
+    const ToolCallFormat format = format_of(source);
+    EXPECT_TRUE(format.from_template) << end;
+    EXPECT_EQ(format.separator + "|" + format.end, "}</call><call>{\"name\": \"|}</call>") << end;
+  }
+  // Where calls do not end alike nothing tells what is the last one's.
+  const std::string list =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}<calls>[{% for c in m.tool_calls %}"
+      "{{ '' if loop.first else ', ' }}{\"{{ c.function.name }}\": {{ c.function.arguments | tojson }}}{% endfor %}]"
+      "<done>{% endif %}{{ '[end]' if not m.tool_calls }}{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]{% endif %}";
+  EXPECT_FALSE(format_of(list).from_template);
+  for (const std::string condition : {"", " if m.role == 'assistant' and not loop.last"}) {
+    std::string ended = list;
+    ended.replace(list.find(" if not m.tool"), std::string(" if not m.tool_calls").size(), condition);
+    EXPECT_EQ(format_of(ended).end, "}]<done>") << condition;
+  }
+}
+
 TEST(ToolCallFormat, PlainNamesUnderTheGrammar) {
   const Vocabulary vocabulary(load_vocabulary(test::kDemoModel));
   GrammarStore store(vocabulary, {*vocabulary.eos()});

@@ -396,7 +396,11 @@ Json describe_plain_name(const ToolCallFormat& format) {
   if (!format.separator.empty()) separator = texts(std::string_view(format.separator).substr(call_end.size()));
   Json elements;  // null: the arguments are a JSON object
   if (const auto& as = format.elements) {
-    elements = {{"open", as->open}, {"middle", as->middle}, {"close", as->close}, {"end", call_end}};
+    elements = {{"open", as->open},
+                {"string_middle", as->string_middle},
+                {"middle", as->middle},
+                {"close", as->close},
+                {"end", call_end}};
   }
   return {{"open", texts(behind_trigger(format))},
           {"middle", texts(format.middle)},

@@ -34,8 +34,8 @@ CallMarks read_call_marks(const Json& tool_calls) {
   marks.middle = plain["middle"].get<MarkTexts>();
   marks.separator = plain["separator"].get<MarkTexts>();
   if (const Json& as = plain["elements"]; !as.is_null()) {
-    marks.elements = {as["open"].get<std::string>(), as["middle"].get<std::string>(), as["close"].get<std::string>(),
-                      as["end"].get<std::string>()};
+    marks.elements = {as["open"].get<std::string>(), as["string_middle"].get<std::string>(),
+                      as["middle"].get<std::string>(), as["close"].get<std::string>(), as["end"].get<std::string>()};
   }
   return marks;
 }

@@ -165,12 +165,21 @@ ParameterKinds parameter_kinds(const Json& parameters, int64_t& steps) {
 
 ElementReader::ElementReader(const ElementMarks& marks, const ParameterKinds& kinds)
     : open_(trimmed(marks.open)),
-      middle_(trimmed(marks.middle)),
       close_(trimmed(marks.close)),
       end_(trimmed(marks.end)),
-      before_(marks.middle.substr(marks.middle.find_last_not_of(kBlanks) + 1)),
       behind_(marks.close.substr(0, marks.close.find_first_not_of(kBlanks))),
-      kinds_(kinds) {}
+      kinds_(kinds) {
+  const auto add = [&](const std::string& middle, ValueKinds said) {
+    const size_t blanks = middle.find_last_not_of(kBlanks) + 1;
+    middles_.push_back({middle.substr(0, blanks), middle.substr(blanks), said});
+  };
+  if (marks.string_middle == marks.middle) {
+    add(marks.middle, kAnyKind);
+  } else {
+    add(marks.string_middle, kStringKind);
+    add(marks.middle, static_cast<ValueKinds>(kAnyKind & ~kStringKind));
+  }
+}
 
 ElementReader::Status ElementReader::read(char byte, std::string& json) {
   text_ += byte;
@@ -201,12 +210,16 @@ ElementReader::Status ElementReader::read_between(std::string& json) {
 }
 
 ElementReader::Status ElementReader::read_name(std::string& json) {
-  if (!text_.ends_with(middle_)) {
-    return text_.size() > kNameLengthMax + middle_.size() ? Status::NoElement : Status::Reading;
+  const auto middle = std::ranges::find_if(middles_, [&](const Middle& one) { return text_.ends_with(one.mark); });
+  if (middle == middles_.end()) {
+    const size_t longest = std::max(middles_.front().mark.size(), middles_.back().mark.size());
+    return text_.size() > kNameLengthMax + longest ? Status::NoElement : Status::Reading;
   }
-  const std::string name = text_.substr(0, text_.size() - middle_.size());
+  const std::string name = text_.substr(0, text_.size() - middle->mark.size());
   const auto found = kinds_.declared.find(name);
   kind_ = found == kinds_.declared.end() ? kinds_.others : found->second;
+  if (const ValueKinds both = common(kind_, middle->kinds); both != 0) kind_ = both;
+  before_ = middle->blanks;
   json += (count_++ == 0 ? "\"" : ", \"") + escaped(name) + (kind_ == kStringKind ? "\": \"" : "\": ");
   text_.clear();
   place_ = Place::Value;

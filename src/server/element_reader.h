@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // A call's arguments as elements, <parameter=NAME>VALUE</parameter> for each, read as they are written and given as a
 // JSON object. What a value is says the function's schema: a string stands as it is, all else is JSON. What may be
-// either is a string only if it is no JSON of a type that the schema allows; what may be no string is one where it is
-// no JSON. Python's True, False and None, which templates write into earlier calls, count as JSON's words.
+// either is what the element says that it is, or else a string only if it is no JSON of a type that the schema allows;
+// what may be no string is one where it is no JSON. Python's True, False and None, which templates write into earlier
+// calls, count as JSON's words.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "server/json_body.h"
 
 namespace inflight::server {
 
-// Texts before a name, between it and its value, and behind that; what ends the last element's call.
+// Texts before a name, between it and its value, which is a string or something else, and behind that; what ends the
+// last element's call.
 struct ElementMarks {
-  std::string open, middle, close, end;
+  std::string open, string_middle, middle, close, end;
 };
 
 // JSON types that a value may be of, a bit each.
@@ -50,8 +53,14 @@ class ElementReader {
   [[nodiscard]] bool may_be_null() const;
   void end_value(std::string& json);
 
-  std::string open_, middle_, close_, end_;  // without the blanks around them
-  std::string before_, behind_;              // blanks that stand around values and are not theirs
+  // What stands between a name and a value.
+  struct Middle {
+    std::string mark, blanks;  // blanks: behind it, which are not the value's
+    ValueKinds kinds;          // of the value, by what the mark says
+  };
+  std::string open_, close_, end_;  // without the blanks around them
+  std::vector<Middle> middles_;
+  std::string before_, behind_;  // blanks that stand around the value and are not its own
   const ParameterKinds& kinds_;
   Place place_ = Place::Between;
   std::string text_;  // not yet understood, or given

@@ -10,6 +10,7 @@
 //   <tool_call>\n<function=NAME>\n<parameter=P>\nVALUE\n</parameter>\n</function>\n</tool_call>
 //                                                                 Qwen3-Coder, Qwen3.5, and with other tags others
 //   <tool_call>NAME<arg_key>P</arg_key><arg_value>VALUE</arg_value></tool_call>      GLM
+//   elements may say what a string is: <parameter name="P" string="true">VALUE</parameter>      DeepSeek V3.2
 // What only looks like a call (no JSON, a function that was not offered) stays text. A call is told of as soon as its
 // name is known and its arguments begin; those come as the model writes them. Where the answer ends before that, half a
 // call is text, or nothing where all must be calls.

@@ -44,12 +44,14 @@ class SchemaCompiler {
     const std::string_view closing = close.substr(mark, close.find_last_not_of(kElementBlanks) + 1 - mark);
     elements_.texts = texts_without(closing, builder_.budget());
     elements_.python_words = form.python_words;
+    elements_.tell_strings = form.string_middle != form.middle;
     elements_.open = builder_.literal(form.open);
+    elements_.string_middle = builder_.literal(form.string_middle);
     elements_.middle = builder_.literal(form.middle);
     elements_.close = builder_.literal(close);
     // Which may end with the blanks that `close` begins with.
-    elements_.any_string =
-        builder_.sequence({builder_.automaton(elements_.texts), builder_.literal(close.substr(mark))});
+    elements_.any_string = builder_.sequence(
+        {elements_.string_middle, builder_.automaton(elements_.texts), builder_.literal(close.substr(mark))});
     is_outer_ = true;
     const NodeId whole = schema(root_.schema, "#");
     is_outer_ = false;
@@ -95,7 +97,7 @@ class SchemaCompiler {
     }
     const Json flat = flat_schema(given, path, root_);
     if (is_outer_) return outer_object(flat, path);
-    if (flat.contains("const") || flat.contains("enum")) return literals(flat, path, false);
+    if (flat.contains("const") || flat.contains("enum")) return literals(flat, path);
     std::vector<NodeId> alternatives;
     for (const std::string& type : types_of(flat, path)) alternatives.push_back(typed(flat, type, path));
     return builder_.any_of(std::move(alternatives));
@@ -165,8 +167,14 @@ class SchemaCompiler {
     }
   }
 
-  // bare: strings stand as they are.
-  NodeId literals(const Json& given, const std::string& path, bool bare) {
+  NodeId literals(const Json& given, const std::string& path) {
+    std::vector<NodeId> alternatives;
+    for (const Json& value : values_of(given, path)) alternatives.push_back(text_.constant(value));
+    return builder_.any_of(std::move(alternatives));
+  }
+
+  // The values that "const" or "enum" allow.
+  Json values_of(const Json& given, const std::string& path) const {
     if (given.contains("enum") && (!given["enum"].is_array() || given["enum"].empty()))
       malformed(path, "enum", given["enum"], "a list of values");
     for (const auto& item : given.items()) {
@@ -176,30 +184,21 @@ class SchemaCompiler {
       }
     }
     const bool both = given.contains("const") && given.contains("enum");
-    if (both && std::ranges::find(given["enum"], given["const"]) == given["enum"].end()) return builder_.nothing();
-    std::vector<NodeId> alternatives;
+    if (both && std::ranges::find(given["enum"], given["const"]) == given["enum"].end()) return Json::array();
     if (given.contains("enum") && given["enum"].size() > kListedMax) {
       fail(ErrorCode::InvalidArgument, "JSON schema, {}: 'enum' lists {} values, allowed: {}", path,
            given["enum"].size(), kListedMax);
     }
-    const Json values = *listed_values(given, path, root_);
-    for (const Json& value : values) {
-      if (!bare || !value.is_string()) {
-        alternatives.push_back(text_.constant(value));
-      } else if (const auto& text = value.get_ref<const std::string&>(); elements_.texts.accepts(text)) {
-        alternatives.push_back(builder_.literal(text));
-      }
-    }
-    return builder_.any_of(std::move(alternatives));
+    return *listed_values(given, path, root_);
   }
 
-  // What is written in an element, with its end.
+  // What is written of an element behind its name.
   NodeId bare_value(const Json& given, const std::string& path) {
     return nested(&SchemaCompiler::bare_value_body, given, path);
   }
 
   NodeId bare_value_body(const Json& given, const std::string& path) {
-    if (given == Json(true)) return elements_.any_string;
+    if (given == Json(true)) return bare_value(Json::object(), path);
     if (!given.is_object()) return schema(given, path);
     check_keywords(given, path);
     const Json flat = flat_schema(given, path, root_);
@@ -207,17 +206,30 @@ class SchemaCompiler {
     for (const char* const keyword : {"anyOf", "oneOf"}) {
       if (flat.contains(keyword)) return choices(flat, keyword, path, &SchemaCompiler::bare_value);
     }
-    if (flat.contains("const") || flat.contains("enum")) return closed(literals(flat, path, true));
+    if (flat.contains("const") || flat.contains("enum")) return bare_literals(flat, path);
     std::vector<std::string> types = types_of(flat, path);
     if (std::erase(types, "string") == 0)
-      return closed(builder_.any_of({property_value(given, path), python_words(types)}));
+      return bare_json(builder_.any_of({property_value(given, path), python_words(types)}));
     const bool narrow = !patterns_of(flat).empty() || flat.contains("minLength") || flat.contains("maxLength");
-    if (!narrow) return elements_.any_string;  // which JSON is among
-    const NodeId string = builder_.automaton(bare_texts(flat, path));
-    if (types.empty()) return closed(string);
+    if (!narrow && !elements_.tell_strings) return elements_.any_string;  // which JSON is among
+    const NodeId string = narrow ? bare_string(builder_.automaton(bare_texts(flat, path))) : elements_.any_string;
+    if (types.empty()) return string;
     Json others = flat;
     others["type"] = types;
-    return closed(builder_.any_of({string, property_value(others, path)}));
+    return builder_.any_of({string, bare_json(property_value(others, path))});
+  }
+
+  NodeId bare_literals(const Json& given, const std::string& path) {
+    std::vector<NodeId> strings, others;
+    for (const Json& value : values_of(given, path)) {
+      if (!value.is_string()) {
+        others.push_back(text_.constant(value));
+      } else if (const auto& text = value.get_ref<const std::string&>(); elements_.texts.accepts(text)) {
+        strings.push_back(builder_.literal(text));
+      }
+    }
+    return builder_.any_of(
+        {bare_string(builder_.any_of(std::move(strings))), bare_json(builder_.any_of(std::move(others)))});
   }
 
   // Python's of these types.
@@ -231,7 +243,8 @@ class SchemaCompiler {
     return builder_.any_of(std::move(words));
   }
 
-  NodeId closed(NodeId value) { return builder_.sequence({value, elements_.close}); }
+  NodeId bare_string(NodeId value) { return builder_.sequence({elements_.string_middle, value, elements_.close}); }
+  NodeId bare_json(NodeId value) { return builder_.sequence({elements_.middle, value, elements_.close}); }
 
   Dfa bare_texts(Json given, const std::string& path) {
     if (!patterns_of(given).empty()) return string_texts(given, path, root_, elements_.texts);
@@ -405,7 +418,7 @@ class SchemaCompiler {
   }
 
   NodeId element(NodeId name, const Json& value, const std::string& path) {
-    return builder_.sequence({elements_.open, name, elements_.middle, bare_value(value, path)});
+    return builder_.sequence({elements_.open, name, bare_value(value, path)});
   }
 
   // What stands between two members, behind some, and behind none.
@@ -491,8 +504,9 @@ class SchemaCompiler {
   std::deque<Wanted> wanted_;
   int depth_ = 0;
   struct {
-    NodeId open = 0, middle = 0, close = 0, any_string = 0;
-    Dfa texts;  // of strings
+    NodeId open = 0, string_middle = 0, middle = 0, close = 0, any_string = 0;
+    Dfa texts;                  // of strings
+    bool tell_strings = false;  // the middles differ
     bool python_words = false;
   } elements_;
   bool is_outer_ = false;  // what is compiled is the object whose members are elements

@@ -122,6 +122,7 @@ std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& 
   text["plain_name"] = format.plain_name;
   if (const auto& as = format.elements) {
     text["elements"] = {{"open", marked(as->open)},
+                        {"string_middle", marked(as->string_middle)},
                         {"middle", marked(as->middle)},
                         {"close", marked(as->close)},
                         {"python_words", as->python_words}};
@@ -138,8 +139,8 @@ class ToolCalls {
   ToolCalls(std::string_view text, Budget& budget) : given_(parse(text)), builder_(budget), text_(builder_) {
     if (!given_.contains("elements")) return;
     const Json& as = given_["elements"];
-    elements_ = {control_tokens(as["open"]), control_tokens(as["middle"]), control_tokens(as["close"]),
-                 as["python_words"].get<bool>()};
+    elements_ = {control_tokens(as["open"]), control_tokens(as["string_middle"]), control_tokens(as["middle"]),
+                 control_tokens(as["close"]), as["python_words"].get<bool>()};
   }
 
   Program compile() {

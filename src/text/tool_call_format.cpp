@@ -47,7 +47,14 @@ std::string instruction(const ToolCallFormat& format) {
   if (format.from_template) {
     form.clear();
     std::string arguments = "{...}";
-    if (const auto& as = format.elements) arguments = as->open + "PARAMETER" + as->middle + "VALUE" + as->close + "...";
+    if (const auto& as = format.elements) {
+      const auto element = [&](const std::string& middle, const char* value) {
+        return as->open + "PARAMETER" + middle + value + as->close;
+      };
+      arguments = as->string_middle == as->middle ? element(as->middle, "VALUE")
+                                                  : element(as->string_middle, "STRING") + element(as->middle, "JSON");
+      arguments += "...";
+    }
     for (const FormPart& part : parts_of(format.begin + "NAME" + format.middle + arguments + format.end)) {
       form += part.text;
       if (part.then == FormPart::Then::Id) form += kCallIdMark;
@@ -76,8 +83,15 @@ bool ends_names(const ToolCallFormat& format) {
   return format.elements && (format.call_end().starts_with('<') || format.call_end().starts_with('['));
 }
 
+// Whether what ends a call's elements, if these are its arguments, is told from one more of them.
+bool ends_elements(const ToolCallFormat& format) {
+  if (!format.elements) return true;
+  const std::string end = format.call_end();
+  return !trimmed(end).empty() && !trimmed(end).starts_with(trimmed(format.elements->open));
+}
+
 // Whether a name as plain text can be told from other text and from what follows it: there is a mark before it that
-// looks like one, and ids and numbers end before what is none. Elements have an end.
+// looks like one, and ids and numbers end before what is none.
 bool has_plain_name(const ToolCallFormat& format) {
   const std::string mark = format.begin_mark();
   const auto open_ended = [](std::string_view text) {
@@ -85,7 +99,7 @@ bool has_plain_name(const ToolCallFormat& format) {
   };
   return std::ranges::any_of(mark, is_letter) && !std::ranges::all_of(mark, is_letter_or_digit) && ends_names(format) &&
          !open_ended(format.begin) && !open_ended(format.middle) && format.end.find(kCallIdMark) == format.end.npos &&
-         format.middle.find(kName) == format.middle.npos && !(format.elements && trimmed(format.call_end()).empty());
+         format.middle.find(kName) == format.middle.npos && ends_elements(format);
 }
 
 // A middle like `first` but for a number that counts the calls: where that has it.
@@ -167,7 +181,7 @@ bool read_elements(const std::string& head, const std::string& between, const st
 std::string written_arguments(const ToolCallFormat& format) {
   if (!format.elements) return std::string(kArguments);
   const ElementForm& as = *format.elements;
-  return std::string(as.open).append(kKey).append(as.middle).append(kValue).append(as.close);
+  return std::string(as.open).append(kKey).append(as.string_middle).append(kValue).append(as.close);
 }
 
 class Probe {
@@ -231,12 +245,16 @@ class Probe {
     const auto empty = texts_around(*none, {kName});
     const auto parts = texts_around(*three, {kName, kKey, kValue, kOtherKey, kOtherValue, kFlagKey});
     if (!empty || !parts) return std::nullopt;
-    const auto &begin = (*parts)[0], &middle = (*parts)[2], &between = (*parts)[3], &rest = parts->back();
+    const auto &begin = (*parts)[0], &string_middle = (*parts)[2], &middle = (*parts)[4], &rest = parts->back();
+    const std::string& between = (*parts)[3];
     const bool python = rest.starts_with(middle + "True");
-    const bool alike = (*empty)[0] == begin && (*parts)[4] == middle && (*parts)[5] == between;
-    if (!alike || !(python || rest.starts_with(middle + "true"))) return std::nullopt;
+    const bool alike = (*empty)[0] == begin && (*parts)[5] == between;
+    const bool tells_strings = !middle.ends_with(string_middle) && !string_middle.ends_with(middle);
+    if (!alike || (string_middle != middle && !tells_strings) || !(python || rest.starts_with(middle + "true")))
+      return std::nullopt;
     format.begin = begin;
-    format.elements = {.open = "", .middle = middle, .close = "", .python_words = python};
+    format.elements = {
+        .open = "", .string_middle = string_middle, .middle = middle, .close = "", .python_words = python};
     const std::string tail = rest.substr(middle.size() + std::string_view("true").size());
     const bool read = read_elements((*parts)[1], between, tail, empty->back(), format);
     return read && !trimmed(format.end).empty() ? std::optional(format) : std::nullopt;
@@ -479,7 +497,7 @@ ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const Ch
 
 std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary) {
   std::vector<std::string> texts = {format.begin, format.middle, format.separator, format.end, "<|python_tag|>"};
-  if (const auto& as = format.elements) texts.insert(texts.end(), {as->open, as->middle, as->close});
+  if (const auto& as = format.elements) texts.insert(texts.end(), {as->open, as->string_middle, as->middle, as->close});
   return control_tokens_in(texts, vocabulary);
 }
 

@@ -5,8 +5,9 @@
 // (Mistral). So is what has the name as plain text before the arguments: [TOOL_CALLS]NAME[ARGS]{...} (Mistral's later
 // models), <function=NAME>{...}</function>, DeepSeek's and Kimi's marks. Behind such a name the arguments may also be
 // elements, <parameter=NAME>VALUE</parameter> (Qwen3-Coder, Qwen3.5) or
-// <arg_key>NAME</arg_key><arg_value>VALUE</arg_value> (GLM), which may follow the name at once. A template that writes
-// no calls gets a form of our own, a JSON list, of which the conversation tells the model (adapt_to_format()).
+// <arg_key>NAME</arg_key><arg_value>VALUE</arg_value> (GLM), which may follow the name at once, and say whether the
+// value is a string (DeepSeek V3.2). A template that writes no calls gets a form of our own, a JSON list, of which the
+// conversation tells the model (adapt_to_format()).
 #pragma once
 
 #include <cstdint>

@@ -118,7 +118,11 @@ class Elements(unittest.TestCase):
              ("<tool_call>", "\n", "<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n", "</tool_call>"):
              (r"<tool_call>([^\n]*)\n(.*?)</tool_call>\n?", r"<arg_key>(.*?)</arg_key>\n<arg_value>(.*?)</arg_value>\n"),
              ("<tool_call>", "", "<arg_key>", "</arg_key><arg_value>", "</arg_value>", "</tool_call>"):
-             (r"<tool_call>([^<]*)(.*?)</tool_call>\n?", r"<arg_key>(.*?)</arg_key><arg_value>(.*?)</arg_value>")}
+             (r"<tool_call>([^<]*)(.*?)</tool_call>\n?", r"<arg_key>(.*?)</arg_key><arg_value>(.*?)</arg_value>"),
+             ("<calls>\n<fn name=\"", "\">\n", "<arg name=\"", "\" string=\"{{ 'true' if v is string else 'false' }}\">",
+              "</arg>\n", "</fn>\n</calls>"):
+             (r"<calls>\n<fn name=\"(.+?)\">\n(.*?)</fn>\n</calls>\n?",
+              r"<arg name=\"(.+?)\" string=\"(?:(?<=days\" string=\")false|(?<!days\" string=\")true)\">(.*?)</arg>\n")}
     TOOLS = [{"type": "function", "function": {"name": name, "description": "a tool", "parameters": {
         "type": "object", "properties": {"city": {"enum": ["Zürich \"4\"", "{Rome}"]}, "days": {
             "type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 9}, "minItems": 1, "maxItems": 2},

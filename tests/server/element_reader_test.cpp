@@ -21,7 +21,8 @@ const Json kParameters = Json::parse(R"({
   "additionalProperties": {"type": "string"}})");
 
 // As Qwen3-Coder writes calls; the mark around them is the parser's.
-const ElementMarks kQwen{.open = "<parameter=", .middle = ">\n", .close = "\n</parameter>\n", .end = "</function>"};
+const ElementMarks kQwen{
+    .open = "<parameter=", .string_middle = ">\n", .middle = ">\n", .close = "\n</parameter>\n", .end = "</function>"};
 const CallMarks kQwenCalls{.begin = "<tool_call>",
                            .end = "\n</tool_call>",
                            .open = {"\n<function="},
@@ -30,13 +31,15 @@ const CallMarks kQwenCalls{.begin = "<tool_call>",
                            .elements = kQwen};
 
 // As GLM 4.7 does.
-const CallMarks kGlmCalls{
-    .begin = "<tool_call>",
-    .open = {""},
-    .middle = {""},
-    .separator = {"<tool_call>"},
-    .elements = ElementMarks{
-        .open = "<arg_key>", .middle = "</arg_key><arg_value>", .close = "</arg_value>", .end = "</tool_call>"}};
+const CallMarks kGlmCalls{.begin = "<tool_call>",
+                          .open = {""},
+                          .middle = {""},
+                          .separator = {"<tool_call>"},
+                          .elements = ElementMarks{.open = "<arg_key>",
+                                                   .string_middle = "</arg_key><arg_value>",
+                                                   .middle = "</arg_key><arg_value>",
+                                                   .close = "</arg_value>",
+                                                   .end = "</tool_call>"}};
 
 ParameterKinds kinds_of(const Json& parameters) {
   int64_t steps = kKindStepsMax;
@@ -115,12 +118,49 @@ TEST(ElementReader, ElementsFollowEachOther) {
   // Values without the blanks that the model is trained to write.
   EXPECT_EQ(read_all(kQwen, "<parameter=text>a</parameter><parameter=maybe>null</parameter></function>"),
             R"("text": "a", "maybe": null})");
-  const ElementMarks tight{.open = "<p name=\"", .middle = "\">", .close = "</p>", .end = "</call>"};
+  const ElementMarks tight{
+      .open = "<p name=\"", .string_middle = "\">", .middle = "\">", .close = "</p>", .end = "</call>"};
   EXPECT_EQ(read_all(tight, "<p name=\"text\">\na\n</p></call>"), R"("text": "\na\n"})");
   for (const std::string bad : {"text</function>", "<param>", "<parameter=text>\na", "<parameter=a\n</parameter>"}) {
     EXPECT_EQ(read_all(kQwen, bad), std::nullopt) << bad;
   }
   EXPECT_EQ(read_all(kQwen, "<parameter=" + std::string(300, 'x') + ">\n1\n</parameter>\n</function>"), std::nullopt);
+}
+
+// Where the schema allows what they say.
+TEST(ElementReader, ElementsMaySayWhatIsAString) {
+  const ElementMarks telling{.open = "<p name=\"",
+                             .string_middle = "\" string=\"true\">",
+                             .middle = "\" string=\"false\">\n",
+                             .close = "</p>\n",
+                             .end = "</call>"};
+  const struct {
+    std::string name, said, json;
+  } cases[] = {
+      {"text", "true\">5", R"("5")"},
+      {"text", "true\">\n5\n", R"("\n5\n")"},
+      {"text", "false\">\n5", R"("5")"},
+      {"count", "false\">\n5", "5"},
+      {"count", "true\">5", "5"},
+      {"count", "false\">5", "5"},
+      {"maybe", "true\">null", R"("null")"},
+      {"maybe", "false\">\nnull", "null"},
+      {"either", "true\">5", R"("5")"},
+      {"either", "false\">\n5", "5"},
+      {"any", "true\">[1]", R"("[1]")"},
+      {"any", "false\">\n[1]", "[1]"},
+      {"any", "false\">\nplain", R"("plain")"},
+      {"color", "false\">\n1", R"("1")"},
+  };
+  for (const auto& [name, said, json] : cases) {
+    const std::string elements = "<p name=\"" + name + "\" string=\"" + said + "</p>\n</call>";
+    EXPECT_EQ(read_all(telling, elements).value_or("none"), "\"" + name + "\": " + json + "}") << elements;
+  }
+  const ElementMarks bare{
+      .open = "<p=", .string_middle = " string>", .middle = " other>", .close = "</>", .end = "</call>"};
+  EXPECT_EQ(read_all(bare, "<p=any string>1</><p=count other>1</></call>"), R"("any": "1", "count": 1})");
+  EXPECT_EQ(read_all(telling, "<p name=\"text\" string=\"maybe\">5</p></call>"), std::nullopt);
+  EXPECT_EQ(read_all(telling, "<p name=\"" + std::string(300, 'x') + "\" string=\"true\">5</p></call>"), std::nullopt);
 }
 
 TEST(ElementReader, StringsAreToldAsTheyCome) {

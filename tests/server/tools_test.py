@@ -136,6 +136,15 @@ class Tools(unittest.TestCase):
         with serving(template) as server:
             self.check(server, "<tool_call>get_")
 
+    def test_elements_that_say_what_is_a_string(self):
+        """As DeepSeek V3.2 writes calls."""
+        template = ("{% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for c in m.tool_calls or [] %}"
+                    "<f={{ c.function.name }}>{% for k, v in c.function.arguments | items %}"
+                    "<p={{ k }} string={{ 'true' if v is string else 'false' }}>{{ v if v is string else v | tojson }}</p>"
+                    "{% endfor %}</f>{% endfor %}[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
+        with serving(template) as server:
+            self.check(server, "<f=get_")
+
     def test_free_calls(self):
         """The model may write what it likes, but what begins as a call goes on as one. Biases make it write nothing but "<" and
         "{", and the template says that "<{" begins a call."""

@@ -44,6 +44,7 @@ TEST(ToolCallElements, AreFoundInTheTemplate) {
   EXPECT_EQ(format.middle, ">\n");
   EXPECT_EQ(format.elements->open, "<arg=");
   EXPECT_EQ(format.elements->middle, ">\n");
+  EXPECT_EQ(format.elements->string_middle, ">\n");
   EXPECT_EQ(format.elements->close, "\n</arg>\n");
   EXPECT_FALSE(format.elements->python_words);
   EXPECT_TRUE(element_format(element_template({.written = "{{ value | string }}"})).elements->python_words);
@@ -112,16 +113,38 @@ TEST(ToolCallElements, MayHaveKeysAndValuesInTagsOfTheirOwn) {
   }
 }
 
+// As DeepSeek V3.2 writes calls: beside each name stands whether the value is a string.
+const Tags kTellingTags{.begin = "<fn name=\"",
+                        .middle = "\">\n",
+                        .open = "<arg name=\"",
+                        .value = "\" string=\"{{ 'true' if value is string else 'false' }}\">",
+                        .close = "</arg>\n",
+                        .end = "</fn>"};
+
+TEST(ToolCallElements, MaySayWhatIsAString) {
+  const ToolCallFormat format = element_format(element_template(kTellingTags));
+  ASSERT_TRUE(format.elements);
+  EXPECT_EQ(format.elements->open, "<arg name=\"");
+  EXPECT_EQ(format.elements->string_middle, "\" string=\"true\">");
+  EXPECT_EQ(format.elements->middle, "\" string=\"false\">");
+  EXPECT_EQ(format.elements->close, "</arg>\n");
+  EXPECT_EQ(format.separator, "</fn>\n<fn name=\"");
+  // Behind reasoning that the prompt has ended, and answers, too.
+  EXPECT_EQ(element_format(element_template(kTellingTags, "</think>\n\n", "<think></think>")).begin, "<fn name=\"");
+}
+
 // What cannot be told apart again is not taken for the form.
 TEST(ToolCallElements, ThatCannotBeReadAreNone) {
   const Tags unreadable[] = {
       {.close = "\n"},                                 // a value's line may be followed by anything
       {.open = "arg="},                                // no tag
       {.end = ""},                                     // a call without an end
-      {.value = "{{ ' text' if value is string }}>"},  // the value's type stands there
-      {.middle = ">{{ c.function.name }}\n"},          // the name stands there twice
-      {.close = "{{ loop.index }}</arg>"},             // elements are counted
-      {.middle = "", .end = "end</fn>"},               // a name without an end
+      {.value = "{{ ' text' if value is string }}>"},  // the one mark ends the other
+      {.value = " {{ 'text' if value is string else 'flag' if value is boolean }}>"},  // the value's type stands there
+      {.middle = ">{{ c.function.name }}\n"},                                          // the name stands there twice
+      {.close = "{{ loop.index }}</arg>"},                                             // elements are counted
+      {.open = "<", .close = "</>"},      // a call's end begins as an element
+      {.middle = "", .end = "end</fn>"},  // a name without an end
   };
   for (const Tags& tags : unreadable) {
     EXPECT_FALSE(element_format(element_template(tags)).from_template)
@@ -135,6 +158,10 @@ TEST(ToolCallElements, AreToldWhereTheTemplateTellsNoFunctions) {
   const std::string adapted = adapt_to_format(element_format(element_template({})), request);
   EXPECT_NE(adapted.find(R"(<tool>\n<fn=NAME>\n<arg=PARAMETER>\nVALUE\n</arg>\n...</fn>\n</tool>)"), std::string::npos)
       << adapted;
+  const std::string telling = adapt_to_format(element_format(element_template(kTellingTags)), request);
+  const std::string told = R"(<fn name=\"NAME\">\n<arg name=\"PARAMETER\" string=\"true\">STRING</arg>\n)"
+                           R"(<arg name=\"PARAMETER\" string=\"false\">JSON</arg>\n...</fn>)";
+  EXPECT_NE(telling.find(told), std::string::npos) << telling;
 }
 
 class ElementGrammar : public testing::Test {
@@ -188,6 +215,40 @@ TEST_F(ElementGrammar, StringsStandAsTheyAreAndAllElseIsJson) {
   for (const auto& each : cases) {
     for (const std::string& value : each.good) EXPECT_TRUE(takes_value(each.schema, value)) << each.schema << value;
     for (const std::string& value : each.bad) EXPECT_FALSE(takes_value(each.schema, value)) << each.schema << value;
+  }
+}
+
+TEST_F(ElementGrammar, WhatIsAStringIsSaid) {
+  format_ = element_format(element_template(kTellingTags));
+  const struct {
+    std::string schema;
+    std::vector<std::string> good, bad;  // what stands behind `string="`
+  } cases[] = {
+      {R"({"type": "string"})", {"true\">x", "true\">1", "true\">"}, {"false\">\"x\"", "false\">1", "true\">a</arg>b"}},
+      {R"({"type": "integer"})", {"false\">1"}, {"true\">1", "false\">x"}},
+      {R"({"type": "array"})", {R"(false">["x", 1])"}, {R"(true">["x", 1])"}},
+      {"{}",
+       {"true\">x", "true\">1", "false\">1", "false\">null", R"(false">{"a": "x"})"},
+       {"false\">x", "false\">\"x\""}},
+      {"true", {"true\">x", "false\">[]"}, {"false\">x"}},
+      {R"({"enum": ["red", "3", 3, null]})",
+       {"true\">red", "true\">3", "false\">3", "false\">null"},
+       {"true\">null", "false\">red"}},
+      {R"({"anyOf": [{"$ref": "#/$defs/color"}, {"type": "null"}]})", {"true\">red", "false\">null"}, {"true\">null"}},
+      {R"({"type": ["string", "null"], "pattern": "^[a-z]+$"})",
+       {"true\">null", "false\">null"},
+       {"true\">ABC", "false\">abc"}},
+  };
+  for (const auto& each : cases) {
+    const auto takes_said = [&](const std::string& said) {
+      const std::string parameters =
+          R"({"properties": {"a": )" + each.schema + R"(}, "required": ["a"], "$defs": {"color": {"enum": ["red"]}}})";
+      const auto matcher = store_.matcher(GrammarKind::ToolCalls, text(parameters));
+      return matcher->try_accept_text("<fn name=\"f\">\n<arg name=\"a\" string=\"" + said + "</arg>\n</fn>") &&
+             matcher->is_complete();
+    };
+    for (const std::string& said : each.good) EXPECT_TRUE(takes_said(said)) << each.schema << said;
+    for (const std::string& said : each.bad) EXPECT_FALSE(takes_said(said)) << each.schema << said;
   }
 }
 

@@ -161,7 +161,7 @@ std::optional<std::vector<std::string>> texts_around(std::string_view text,
 }
 
 // Parts what stands between two elements into the end of one and the beginning of the next, which is a tag.
-//   head: before the first name; tail: behind the last value; none: both of a call without arguments.
+//   head: before the first name; tail: behind the last value; none: both of a call without arguments, but for blanks.
 bool read_elements(const std::string& head, const std::string& between, const std::string& tail,
                    const std::string& none, ToolCallFormat& format) {
   for (size_t length = 1; length < between.size(); ++length) {
@@ -172,7 +172,8 @@ bool read_elements(const std::string& head, const std::string& between, const st
     format.end = tail.substr(close.size());
     format.elements->open = open;
     format.elements->close = close;
-    if (format.middle + format.end == none) return true;
+    const std::string_view behind = std::string_view(none).substr(std::min(none.size(), format.middle.size()));
+    if (none.starts_with(format.middle) && trimmed(behind) == trimmed(format.end)) return true;
   }
   return false;
 }
@@ -350,7 +351,12 @@ class Probe {
     const std::string_view head = added.substr(0, added.find_first_of(kSpace));
     if (!head.empty() && std::string_view(body).substr(0, body.find(kName)).find(head) != body.npos)
       return std::nullopt;
-    if (!turn_end_.empty()) body.resize(std::min(body.size(), body.find(turn_end_, body.find(kName))));
+    // Calls may end their turn with the last of the marks with which answers do.
+    const size_t name = std::min(body.size(), body.find(kName)), result = body.find(kResult, name);
+    std::string_view end = turn_end_;
+    while (!end.empty() && body.find(end, name) >= result)
+      end.remove_prefix(std::min(end.size() - 1, end.find_first_of(">]")) + 1);
+    if (!end.empty()) body.resize(body.find(end, name));
     return body;
   }
 

@@ -70,6 +70,15 @@ TEST(ToolCallElements, AreFoundInTheTemplate) {
   EXPECT_EQ(listed.end_mark(), "");
 }
 
+// A call without arguments may have other blanks.
+TEST(ToolCallElements, MayBeMissing) {
+  const ToolCallFormat format =
+      element_format(element_template({.end = "{{ '\n' if not c.function.arguments }}</fn>"}));
+  ASSERT_TRUE(format.elements);
+  EXPECT_EQ(format.middle + "|" + format.end, ">\n|</fn>");
+  EXPECT_FALSE(element_format(element_template({.end = "{{ 'none' if not c.function.arguments }}</fn>"})).elements);
+}
+
 TEST(ToolCallElements, AreFoundBehindReasoningThatThePromptBegins) {
   for (const std::string open : {"<think>", "[THINK]"}) {
     const std::string close = open.substr(0, 1) + "/" + open.substr(1);
@@ -334,6 +343,11 @@ TEST_F(ElementGrammar, NamesMayEndWhereElementsBegin) {
                                 "<tool_call>f<arg_key>a</arg_key><arg_value>x</arg_value></tool_call>"}) {
     EXPECT_FALSE(takes_all(bad)) << bad;
   }
+  // Free calls begin with the name.
+  const auto matcher = store_.matcher(GrammarKind::ToolCalls,
+                                      tool_grammar_text(wanted, format_, vocabulary_, CallsBegin::BehindTrigger));
+  EXPECT_FALSE(matcher->try_accept_text("<"));
+  EXPECT_TRUE(matcher->try_accept_text("ff</tool_call>" + f) && matcher->is_complete());
 }
 
 TEST_F(ElementGrammar, SeveralCalls) {

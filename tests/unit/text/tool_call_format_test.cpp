@@ -68,6 +68,18 @@ TEST(ToolCallFormat, NamesMayBePlainText) {
   std::string source = template_of("<fn=", ">", "</fn>");
   source.replace(source.find("[end]"), 5, "{{ '[stop]' if m.tool_calls else '[end]' }}");
   EXPECT_EQ(format_of(source).end, "</fn>");
+  // Or with the last of theirs.
+  std::string texts = template_of("<fn=", ">", "</fn>");
+  texts.replace(texts.find("[end]"), 5, "{{ '</text>' if not m.tool_calls }}[end]");
+  EXPECT_EQ(format_of(texts).end, "</fn>");
+  EXPECT_EQ(format_of(texts).separator, "</fn><fn=");
+  const std::string list =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ '</text>' if not m.tool_calls }}{% if m.tool_calls "
+      "%}<calls>"
+      "{% for c in m.tool_calls %}<fn={{ c.function.name }}>{{ c.function.arguments | tojson }}</fn>{% endfor "
+      "%}</calls>"
+      "{% endif %}[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+  EXPECT_EQ(format_of(list).end, "</fn></calls>");
   // A number elsewhere than between name and arguments: one call an answer.
   EXPECT_EQ(format_of(template_of("<call>{{ loop.index0 }}<name>", "<with>", "</call>")).separator, "");
   const struct {

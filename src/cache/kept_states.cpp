@@ -37,6 +37,12 @@ std::optional<int32_t> KeptStates::take(uint64_t step) {
   return place;
 }
 
+std::optional<int32_t> KeptStates::take_that_of(BlockId block, uint64_t step) {
+  const int32_t place = place_of_[static_cast<size_t>(block)];
+  if (place >= 0 && places_[static_cast<size_t>(place)].used < step) on_evict(block);  // the first to be taken now
+  return take(step);
+}
+
 void KeptStates::keep(int32_t place, BlockId block) {
   int32_t& of_block = place_of_[static_cast<size_t>(block)];
   if (of_block >= 0) return give_back(place);

@@ -32,6 +32,8 @@ class KeptStates final : public TreeObserver {
 
   // A place in which `step` leaves a state; none: it uses them all.
   [[nodiscard]] std::optional<int32_t> take(uint64_t step);
+  // The same, rather than any other the place of the state behind `block`, which is given up for it.
+  [[nodiscard]] std::optional<int32_t> take_that_of(BlockId block, uint64_t step);
   // The state in a place that was taken is the one behind `block`, which is in the tree. If that has one already, the
   // place is free again.
   void keep(int32_t place, BlockId block);

@@ -134,7 +134,8 @@ int32_t seqs_with_states(const RuntimeOptions& options, const ModelSpec& spec, c
   return static_cast<int32_t>(std::clamp(room / spec.state_bytes(), size_t{1}, wanted));
 }
 
-// How many are kept for later requests: as many as sequences, within a share of the memory and one buffer for all.
+// How many are kept for later requests: two a sequence, of its prompt and of its answer, within a share of the memory
+// and one buffer for all.
 int32_t kept_state_count(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
   constexpr size_t kMemoryShare = 16;
   if (!spec.has_state() || !options.prefix_caching) return 0;
@@ -142,7 +143,7 @@ int32_t kept_state_count(const RuntimeOptions& options, const ModelSpec& spec, c
   const size_t in_buffer = device.allocation_bytes_max / spec.state_bytes();
   const size_t fitting =
       std::min(device.memory_bytes / kMemoryShare / spec.state_bytes(), in_buffer - std::min(in_buffer, most));
-  return static_cast<int32_t>(std::min(fitting, most));
+  return static_cast<int32_t>(std::min(fitting, 2 * most));
 }
 
 // Whether K and V of local layers lie in slots, which are given back when the window has passed: not where blocks are

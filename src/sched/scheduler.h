@@ -214,6 +214,7 @@ class Scheduler {
   void match_state();
   void begin_states(Sequence& sequence);
   void add_state_moves(Sequence& sequence, BatchEntry& entry);
+  void leave_output_state(Sequence& sequence, const BatchEntry& entry);
   void keep_states(Sequence& sequence);
   void drop_states(Sequence& sequence);
   void note_states_to_come(const Sequence& sequence);

@@ -3,7 +3,9 @@
 // them, its state only where somebody left a copy (cache/kept_states.h). A sequence leaves one
 //   - where the prefix that it shares with others ends: who comes next with that prefix begins there;
 //   - behind the last whole block that ends kTailTokens before its newest token: who repeats the request, or goes on
-//     from it, begins there. The last tokens of a chat's prompt, by which it asks for an answer, are not in the next.
+//     from it, begins there. The last tokens of a chat's prompt, by which it asks for an answer, are not in the next;
+//   - behind each whole block of its output, in the place of the one before: a next turn with the answer in it begins
+//     behind the last of these.
 // Blocks between its own beginning and the first of these points are computed again, though their K and V were found.
 // A state is there for the steps after the one that computes it; who could begin with one that is on its way waits.
 #include <algorithm>
@@ -47,8 +49,9 @@ void Scheduler::add_state_moves(Sequence& sequence, BatchEntry& entry) {
   StateMoves& moves = states.moves;
   moves = {.from = std::exchange(states.from, -1)};
   const int32_t begin = entry.computed_token_count, end = entry.context_token_count();
+  const int32_t width = blocks_.block_token_count();
   std::erase_if(states.points, [&](SequenceStates::Point& point) {
-    const int32_t position = point.block_count * blocks_.block_token_count();
+    const int32_t position = point.block_count * width;
     if (position <= begin || position > end) return false;
     const auto place = kept_states_.take(plan_.step);
     if (!place) return true;
@@ -57,7 +60,28 @@ void Scheduler::add_state_moves(Sequence& sequence, BatchEntry& entry) {
     moves.kept[static_cast<size_t>(moves.kept_count++)] = {.token_count = position - begin, .place = *place};
     return false;
   });
+  const bool fills_block = end / width > begin / width;
+  if (begin >= sequence.prompt_token_count && fills_block && moves.kept_count == 0) leave_output_state(sequence, entry);
   if (moves.from >= 0 || moves.kept_count > 0) entry.states = &moves;
+}
+
+// REQUIRES: the entry computes nothing but output tokens, among them the last one of a block.
+void Scheduler::leave_output_state(Sequence& sequence, const BatchEntry& entry) {
+  if (!blocks_.prefix_caching()) return;
+  std::vector<SequenceStates::Point>& points = sequence.states->points;
+  const auto kept = std::ranges::find_if(points, [](const auto& point) { return point.of_output && point.kept; });
+  const auto block_of = [&](const auto& point) {
+    return sequence.block_table[static_cast<size_t>(point.block_count) - 1];
+  };
+  const auto place =
+      kept != points.end() ? kept_states_.take_that_of(block_of(*kept), plan_.step) : kept_states_.take(plan_.step);
+  if (kept != points.end()) points.erase(kept);
+  if (!place) return;
+  const int32_t width = blocks_.block_token_count(), count = entry.context_token_count() / width;
+  points.push_back({.block_count = count, .place = *place, .step = plan_.step, .of_output = true});
+  StateMoves& moves = sequence.states->moves;
+  moves.kept.at(static_cast<size_t>(moves.kept_count++)) = {.token_count = count * width - entry.computed_token_count,
+                                                            .place = *place};
 }
 
 // The sequence's last published block is in the tree: the state behind it can be found, if it is one of those kept.
@@ -79,7 +103,7 @@ void Scheduler::drop_states(Sequence& sequence) {
 
 void Scheduler::note_states_to_come(const Sequence& sequence) {
   for (const SequenceStates::Point& point : sequence.states->points) {
-    if (point.kept && point.step < plan_.step) continue;
+    if (point.of_output || (point.kept && point.step < plan_.step)) continue;
     states_to_come_.push_back({sequence.keys[static_cast<size_t>(point.block_count) - 1], point.block_count});
   }
 }

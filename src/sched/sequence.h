@@ -47,6 +47,7 @@ struct SequenceStates {
     int32_t place = -1;  // -1: not computed yet
     uint64_t step = 0;   // that computes it
     bool kept = false;   // the block is in the tree
+    bool of_output = false;
   };
   int32_t from = -1;          // the place that its next entry begins with
   std::vector<Point> points;  // by block count

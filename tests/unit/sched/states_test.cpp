@@ -5,6 +5,8 @@
 // script implies.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "cache/kept_states.h"
 #include "support/scheduler_world.h"
 
@@ -33,7 +35,7 @@ TEST(States, AreLeftBehindPrompts) {
   world.add({.prompt = prompt});
   world.run();
   EXPECT_EQ(stats.cached_tokens, 0);
-  EXPECT_EQ(world.scheduler().kept_states().kept_count(), 1);
+  EXPECT_EQ(world.scheduler().kept_states().kept_count(), 2);  // and behind the answer
   world.add({.prompt = prompt});
   world.run();
   EXPECT_EQ(stats.cached_tokens, 24);
@@ -42,6 +44,25 @@ TEST(States, AreLeftBehindPrompts) {
   EXPECT_EQ(stats.cached_tokens, 48);
   EXPECT_EQ(world.executor().moved_state_count(), 2);
   world.scheduler().check_invariants();
+}
+
+// A next turn that has the answer in it begins behind the answer's last whole block that was computed: of 42 + 30
+// tokens, of which the last one was not, 68. A sequence has one place for these, whatever its answer's length.
+TEST(States, AreLeftBehindAnswers) {
+  for (const bool overlap : {false, true}) {
+    WorldOptions options = with_states(8);
+    options.overlap = overlap;
+    SchedulerWorld world(options);
+    const std::vector<TokenId> prompt = random_prompt(42, 1);
+    world.add({.prompt = prompt, .max_tokens = 30});
+    world.run();
+    EXPECT_EQ(world.scheduler().kept_states().kept_count(), 2);
+    const std::vector<TokenId> turn = joined(joined(prompt, world.record(1).output), random_prompt(9, 2));
+    world.add({.prompt = turn, .max_tokens = 2});
+    world.run();
+    EXPECT_EQ(world.scheduler().stats().cached_tokens, 68);
+    world.scheduler().check_invariants();
+  }
 }
 
 // Of 24 tokens in common the second leaves the state, so the third begins there; chunks cut elsewhere.
@@ -125,6 +146,21 @@ TEST(KeptStates, AreFoundBehindTheLastBlockThatHasOne) {
   EXPECT_EQ(states.find(std::span(blocks).first(2), 3).block_count, 1);
   states.on_evict(kC);
   EXPECT_EQ(states.find(blocks, 3).place, first);
+  states.check_invariants();
+}
+
+TEST(KeptStates, OneBlocksPlaceIsTakenForAnother) {
+  KeptStates states(8, 3);
+  const int32_t first = *states.take(1), second = *states.take(1);
+  states.keep(first, kA);
+  states.keep(second, kB);
+  EXPECT_EQ(states.take_that_of(kB, 2), second);
+  states.keep(second, kC);
+  states.use(second, 3);
+  const std::optional<int32_t> other = states.take_that_of(kC, 3);  // step 3 begins with it
+  ASSERT_TRUE(other.has_value());
+  EXPECT_NE(*other, second);
+  EXPECT_EQ(states.find(std::array{kA, kB, kC}, 4).place, second);
   states.check_invariants();
 }
 

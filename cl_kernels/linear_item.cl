@@ -88,6 +88,7 @@ typedef struct {
   int epilogue, out_stride, rows;
   int first_panel;  // of the weights and biases: an expert's
   int outputs;      // from there on
+  long out_at;      // floats from where STORE and ADD would write to where they do
 } Product;
 
 // Panels [begin, end) for the rows [begin_row, end_row).
@@ -113,7 +114,7 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
         for (int p = 0; p < pair; p++) {
           const int column = (first + p) * 16, stride = product->out_stride;
           const float16 bias = bias_of(memory, bias_a, panel + p);
-          __global float* out = memory->act + product->out->floats + (size_t)row0 * stride + column;
+          __global float* out = memory->act + product->out->floats + product->out_at + (size_t)row0 * stride + column;
           for (int r = 0; r < rows; r++, out += stride) {
             store_columns(out, outputs - column, CAPPED_LOGITS(product, result[p][r] + bias), add);
           }

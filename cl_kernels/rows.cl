@@ -249,14 +249,21 @@ static void rotate_head(__global float* head, __global const float* angles)
   }
 }
 
+// The numbers of a head that a norm is of: with -D LATENT=1 those that are not rotated, else all.
+#if LATENT
+#define NORM_FIRST (2 * ROPE_PAIRS)
+#else
+#define NORM_FIRST 0
+#endif
+
 // head[i] / sqrt(mean(head^2) + epsilon) * weight[i]; weight < 0: as it is.
 static void norm_head(const Memory* memory, __global float* head, int weight, float epsilon)
 {
   if (weight < 0) return;
   float sum = 0.0f;
-  for (int i = 0; i < HEAD_SIZE; i++) sum = fma(head[i], head[i], sum);
-  const float scale = 1.0f / sqrt(sum / (float)HEAD_SIZE + epsilon);
-  for (int i = 0; i < HEAD_SIZE; i++) head[i] = head[i] * scale * memory->vectors[weight + i];
+  for (int i = NORM_FIRST; i < HEAD_SIZE; i++) sum = fma(head[i], head[i], sum);
+  const float scale = 1.0f / sqrt(sum / (float)(HEAD_SIZE - NORM_FIRST) + epsilon);
+  for (int i = NORM_FIRST; i < HEAD_SIZE; i++) head[i] = head[i] * scale * memory->vectors[weight + i - NORM_FIRST];
 }
 
 // Those of a position; null where heads are not rotated.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
 //   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl. Where work-groups do the
-//   stages (run_groups.cl) only those of adapters, experts and states are here.
+//   stages (run_groups.cl) only those of adapters, experts, states and latent attention are here.
 
 #define STAGE_KERNEL(NAME, DO)                                                                      \
   __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
@@ -37,22 +37,25 @@ __kernel void linear_stage(MEMORY_PARAMETERS, int index)
 }
 #endif
 
+// Each item's rows in parts, as above.
+#define PART_ITEM(NAME, FIELD)                                                                     \
+  linear_begin();                                                                                  \
+  NAME##_item(&memory, &stage->args.FIELD, get_global_id(0) % stage->items, get_global_id(0) / stage->items, \
+              get_global_size(0) / stage->items);                                                  \
+  linear_end();
+#define DEFINE_PARTS_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, PART_ITEM(NAME, FIELD))
+
 #if EXPERTS
 DEFINE_STAGE_KERNEL(route, route)
 DEFINE_STAGE_KERNEL(sort, sort)
 DEFINE_STAGE_KERNEL(gather, gather)
 DEFINE_STAGE_KERNEL(merge, merge)
+DEFINE_PARTS_KERNEL(experts, experts)
+#endif
 
-// Each expert's rows in parts, as above.
-__kernel void experts_stage(MEMORY_PARAMETERS, int index)
-{
-  const Memory memory = MEMORY_ARGUMENTS;
-  __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;
-  const int item = get_global_id(0) % stage->items, part = get_global_id(0) / stage->items;
-  linear_begin();
-  experts_item(&memory, &stage->args.experts, item, part, get_global_size(0) / stage->items);
-  linear_end();
-}
+#if LATENT
+DEFINE_STAGE_KERNEL(divide, divide)
+DEFINE_PARTS_KERNEL(heads, heads)
 #endif
 
 #if STATE_KIND

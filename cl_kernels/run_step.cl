@@ -109,6 +109,10 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
     case OP_EXPERTS: experts_item(memory, &stage->args.experts, item, 0, 1); break;
     case OP_MERGE: merge_item(memory, &stage->args.merge, item); break;
 #endif
+#if LATENT
+    case OP_DIVIDE: divide_item(memory, &stage->args.divide, item); break;
+    case OP_HEADS: heads_item(memory, &stage->args.heads, item, 0, 1); break;
+#endif
 #if STATE_KIND
     case OP_CONVOLVE: convolve_item(memory, &stage->args.state, item); break;
 #if KEY_HEADS

@@ -36,6 +36,8 @@
 #define OP_CONVOLVE 17  // these with -D STATE_KIND only, the last two with -D KEY_HEADS above 0
 #define OP_UPDATE 18
 #define OP_READ 19
+#define OP_DIVIDE 20  // these with -D LATENT=1 only
+#define OP_HEADS 21
 
 #define STATE_DELTA_NET 1  // -D STATE_KIND; undefined: there are no states
 #define STATE_SHORT_CONVOLUTION 2
@@ -76,7 +78,7 @@ typedef struct {
 typedef struct {
   int query, key, value, positions, tables, layer;
   int angles;                // offset of the layer's angles; -1: its heads are not rotated
-  int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head before it is rotated; -1: none
+  int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head (rows.cl) before it is rotated; -1: none
   float epsilon;
 } RopeArgs;
 typedef struct {
@@ -131,6 +133,15 @@ typedef struct {
   int rows;
   Rows out;
 } StateArgs;
+// Of heads by themselves; meaning: heads.cl.
+typedef struct { int in, size, first, depth, rows; Rows out; int rest, rest_stride; } DivideArgs;
+typedef struct {
+  Weight weight;  // N outputs of each head
+  int bias[2];    // -1: there are none
+  Rows in, out;   // writes out.floats alone
+  int row_stride, head_stride, rows;
+  int panels;  // of an item
+} HeadsArgs;
 
 typedef struct {
   int op;
@@ -157,6 +168,8 @@ typedef struct {
     ExpertsArgs experts;
     MergeArgs merge;
     StateArgs state;
+    DivideArgs divide;
+    HeadsArgs heads;
     int words[26];
   } args;
 } Stage;  // 128 bytes

@@ -19,6 +19,7 @@ inline constexpr int kGgufArrayDepthMax = 4;
 inline constexpr int32_t kVocabularyMax = 1 << 22;
 inline constexpr int32_t kLayerCountMax = 1024;
 inline constexpr int32_t kHiddenSizeMax = 1 << 17;
+inline constexpr int32_t kHeadSizeMax = 1024;
 inline constexpr int32_t kExpertsMax = 1024;
 inline constexpr int32_t kExpertsUsedMax = 64;
 inline constexpr int32_t kExpertGroupsMax = 64;

@@ -151,9 +151,9 @@ std::string experts_text(const ModelSpec& spec) {
 
 std::string rope_text(const ModelSpec& spec) {
   if (spec.unrotated_every == 1) return "no RoPE";
-  std::string text =
-      fmt::format("RoPE base {}, {} of {} numbers a head, {}", spec.rope_base, spec.rope_dimension_count,
-                  spec.head_size, spec.rope_style == RopeStyle::Interleaved ? "neighbours paired" : "halves paired");
+  std::string text = fmt::format("RoPE base {}, {} of {} numbers a head, {}", spec.rope_base, spec.rope_dimension_count,
+                                 spec.projected_query_size(),
+                                 spec.rope_style == RopeStyle::Interleaved ? "neighbours paired" : "halves paired");
   if (spec.rope_scaling.kind == RopeScaling::Kind::Linear) {
     text += fmt::format(", linear scaling {}", spec.rope_scaling.factor);
   }
@@ -176,6 +176,16 @@ std::string window_text(const ModelSpec& spec) {
   if (spec.local_window == 0) return "";
   return fmt::format(", sliding window of {} tokens in all layers but the last of every {}", grouped(spec.local_window),
                      spec.global_every);
+}
+
+std::string attention_text(const ModelSpec& spec) {
+  if (!spec.is_latent()) {
+    return fmt::format("{} heads of {} over {} KV heads", spec.head_count, spec.head_size, spec.kv_head_count);
+  }
+  const LatentShape& latent = spec.latent;
+  return fmt::format("{} heads with values of {} over latent vectors of {} and {} rotated numbers{}", spec.head_count,
+                     latent.value_size, latent.rank, spec.rope_dimension_count,
+                     latent.query_rank > 0 ? fmt::format(", queries of rank {}", grouped(latent.query_rank)) : "");
 }
 
 std::string states_text(const ModelSpec& spec) {
@@ -206,8 +216,7 @@ void add_model(const Inspection& inspection, std::string& out) {
     if (spec.expert_count > 0) table.row({"experts", experts_text(spec)});
     table.row(
         {"attention",
-         fmt::format("{} heads of {} over {} KV heads{}{}", spec.head_count, spec.head_size, spec.kv_head_count,
-                     window_text(spec),
+         fmt::format("{}{}{}", attention_text(spec), window_text(spec),
                      spec.has_state() ? fmt::format(", in {} of the layers", spec.attention_layer_count()) : "")});
     if (spec.has_state()) table.row({"states", states_text(spec)});
     table.row({"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
@@ -293,6 +302,7 @@ Json spec_json(const ModelSpec& spec) {
           {"head_count", spec.head_count},
           {"kv_head_count", spec.kv_head_count},
           {"head_size", spec.head_size},
+          {"latent_rank", spec.latent.rank},
           {"vocabulary_size", spec.vocabulary_size},
           {"context_length", spec.context_length},
           {"sliding_window", spec.sliding_window},

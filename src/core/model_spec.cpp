@@ -22,10 +22,9 @@ void require_positive(const char* name, float value) {
   }
 }
 
-void require_unit(const char* name, int32_t value) {
-  if (value % limits::kStateSizeUnit != 0) {
-    fail(ErrorCode::Unsupported, "the model's {} is {}, supported: multiples of {}", name, value,
-         limits::kStateSizeUnit);
+void require_multiple(const char* name, int32_t value, int32_t unit) {
+  if (value % unit != 0) {
+    fail(ErrorCode::Unsupported, "the model's {} is {}, supported: multiples of {}", name, value, unit);
   }
 }
 
@@ -40,18 +39,35 @@ void require_whole_panels(const char* name, int32_t value) {
 void validate_state(const StateShape& state) {
   require_range("states' window", state.window, 2, limits::kStateWindowMax);
   if (state.kind == StateKind::ShortConvolution) {
-    require_unit("convolved width", state.value_size);
+    require_multiple("convolved width", state.value_size, limits::kStateSizeUnit);
     return;
   }
   require_range("states' key heads", state.key_heads, 1, limits::kHiddenSizeMax);
   require_range("states' value heads", state.value_heads, state.key_heads, limits::kHiddenSizeMax);
   require_range("states' key size", state.key_size, 1, limits::kStateSizeMax);
   require_range("states' value size", state.value_size, 1, limits::kStateSizeMax);
-  require_unit("states' key size", state.key_size);
-  require_unit("states' value size", state.value_size);
+  require_multiple("states' key size", state.key_size, limits::kStateSizeUnit);
+  require_multiple("states' value size", state.value_size, limits::kStateSizeUnit);
   if (state.value_heads % state.key_heads != 0) {
     fail(ErrorCode::Unsupported, "the model's states have {} value heads for {} key heads; supported: a multiple",
          state.value_heads, state.key_heads);
+  }
+}
+
+// Each head has matrices of its own, packed one after the other: none may end within a panel of outputs.
+void validate_latent(const ModelSpec& spec) {
+  const LatentShape& latent = spec.latent;
+  require_range("latent rank of queries", latent.query_rank, 0, limits::kHiddenSizeMax);
+  require_range("heads' unrotated size", latent.unrotated_size, 1, limits::kHeadSizeMax);
+  require_range("heads' value size", latent.value_size, 1, limits::kHeadSizeMax);
+  require_multiple("latent rank", latent.rank, limits::kExpertSizeUnit);
+  require_multiple("heads' value size", latent.value_size, limits::kExpertSizeUnit);
+  if (spec.kv_head_count != 1) {
+    fail(ErrorCode::Unsupported, "the model has {} KV heads, supported of latent attention: 1", spec.kv_head_count);
+  }
+  if (spec.expert_groups > 1) {
+    fail(ErrorCode::Unsupported, "the model's experts are in {} groups, supported beside latent attention: 1",
+         spec.expert_groups);
   }
 }
 
@@ -81,7 +97,7 @@ void ModelSpec::validate() const {
   }
   require_range("head count", head_count, 1, hidden_size);
   require_range("KV head count", kv_head_count, 1, head_count);
-  require_range("head size", head_size, 2, 1024);
+  require_range("head size", head_size, 2, limits::kHeadSizeMax);
   require_range("vocabulary size", vocabulary_size, 1, limits::kVocabularyMax);
   require_range("context length", context_length, 2, limits::kContextTokensMax);
   require_range("sliding window", sliding_window, 0, limits::kContextTokensMax);
@@ -116,6 +132,7 @@ void ModelSpec::validate() const {
     require_range("number of layers that attend", attention_layer_count(), 1, layer_count);
     validate_state(state);
   }
+  if (is_latent()) validate_latent(*this);
   if (rope_scaling.kind == RopeScaling::Kind::Llama3) {
     require_range("RoPE original context length", rope_scaling.original_context_length, 1, limits::kContextTokensMax);
     require_positive("RoPE low frequency factor", rope_scaling.low_frequency_factor);

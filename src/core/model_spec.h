@@ -81,6 +81,15 @@ struct StateShape {
   }
 };
 
+// Multi-head latent attention (DeepSeek V2): of a token K and V of all heads are products of one latent vector, beside
+// which K has numbers that are rotated and that all heads share. Formulas: docs/decisions/0065.
+struct LatentShape {
+  int32_t rank = 0;            // C, numbers of the latent vector; 0: attention is none of these
+  int32_t query_rank = 0;      // Q, of the vector that queries are products of; 0: of the layer's input itself
+  int32_t unrotated_size = 0;  // N, numbers of a head's queries and keys that are not rotated
+  int32_t value_size = 0;      // of a head
+};
+
 struct ModelSpec {
   std::string architecture;  // of those in model/architecture.cpp
   std::string name;
@@ -125,6 +134,9 @@ struct ModelSpec {
   float rope_base = 10000.0F;
   RopeScaling rope_scaling;
   float local_rope_base = 0.0F;  // of local layers, whose RoPE is not scaled then; 0: they rotate as the others do
+  // Where attention is latent, what is kept of a token is one KV head of D = rope_dimension_count + rank numbers, those
+  // that are rotated first, that serve as K and as V.
+  LatentShape latent;
   int32_t unrotated_every = 0;   // the last of every so many layers does not rotate heads (NoPE); 0: all do
   std::vector<bool> stateful;    // of each layer: it has a state in the place of attention; empty: all attend
   StateShape state;              // those layers
@@ -136,6 +148,13 @@ struct ModelSpec {
   // are multiplied by then, and the epsilon of norms of hidden states.
   [[nodiscard]] float hidden_embedding_scale() const { return embedding_scale / residual_scale; }
   [[nodiscard]] float hidden_epsilon() const { return norm_epsilon / (residual_scale * residual_scale); }
+  [[nodiscard]] bool is_latent() const { return latent.rank > 0; }
+  // Numbers of a head's queries as they are projected.
+  [[nodiscard]] int32_t projected_query_size() const {
+    return is_latent() ? latent.unrotated_size + rope_dimension_count : head_size;
+  }
+  // Of what a head attends to, as attention's output layer reads it.
+  [[nodiscard]] int32_t attended_size() const { return is_latent() ? latent.value_size : head_size; }
   [[nodiscard]] bool is_local(int32_t layer) const { return local_window > 0 && (layer + 1) % global_every != 0; }
   [[nodiscard]] bool rotates(int32_t layer) const { return unrotated_every == 0 || (layer + 1) % unrotated_every != 0; }
   [[nodiscard]] bool attends(int32_t layer) const { return stateful.empty() || !stateful[static_cast<size_t>(layer)]; }

@@ -126,6 +126,13 @@ void check_states(const RuntimeOptions& options, const ModelSpec& spec) {
   if (options.kv_offloading_gib > 0.0) refuse("kv_offloading_size", fmt::format("{}", options.kv_offloading_gib), "0");
 }
 
+// Adapters have no stages for the matrices of latent attention.
+void check_latent(const RuntimeOptions& options, const ModelSpec& spec) {
+  if (!spec.is_latent() || options.max_loras == 0) return;
+  fail(ErrorCode::Unsupported, "max_loras is {}, allowed with a model of architecture {}, whose attention is latent: 0",
+       options.max_loras, spec.architecture);
+}
+
 // As many sequences as have states in an 8th of the memory and in one buffer.
 int32_t seqs_with_states(const RuntimeOptions& options, const ModelSpec& spec, const DeviceInfo& device) {
   constexpr size_t kMemoryShare = 8;
@@ -278,6 +285,7 @@ Runtime::Runtime(RuntimeOptions options)
   const LoadedModel model = load_model(options_.model);
   spec_ = model.spec;
   check_states(options_, spec_);
+  check_latent(options_, spec_);
   if (options_.fewer_seqs && spec_.has_state()) {
     options_.scheduler.max_num_seqs = seqs_with_states(options_, spec_, device_.info());
   }

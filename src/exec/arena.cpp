@@ -88,6 +88,30 @@ StateArena lay_out_states(Layout& layout, const ModelSpec& spec, const ModelWeig
   return arena;
 }
 
+LatentArena lay_out_latent(Layout& layout, const ModelSpec& spec, const ModelWeights& weights, int64_t rows) {
+  if (!spec.is_latent()) return {};
+  Kinds query, query_heads, attended_heads, attended;
+  for (const LayerWeights& layer : weights.layers) {
+    query.add(layer.query);
+    query_heads.add(layer.head_keys);
+    attended_heads.add(layer.head_values);
+    attended.add(layer.attention_output);
+  }
+  const LatentShape& latent = spec.latent;
+  const int64_t heads = spec.head_count;
+  LatentArena arena;
+  if (latent.query_rank > 0) {
+    arena.query_down = layout.take(rows, latent.query_rank);
+    arena.query_normed = layout.take_rows(rows, latent.query_rank, query.floats, query.bytes);
+  }
+  arena.query = layout.take(rows, heads * spec.projected_query_size());
+  arena.query_heads = layout.take_rows(rows * heads, latent.unrotated_size, query_heads.floats, query_heads.bytes);
+  arena.attended_heads = layout.take_rows(rows * heads, latent.rank, attended_heads.floats, attended_heads.bytes);
+  arena.values = layout.take(rows, heads * latent.value_size);
+  arena.attended = layout.take_rows(rows, heads * latent.value_size, attended.floats, attended.bytes);
+  return arena;
+}
+
 }  // namespace
 
 PanelType panel_type(const WeightView& weight) { return static_cast<PanelType>(computed_type(weight.type)); }
@@ -95,9 +119,11 @@ PanelType panel_type(const WeightView& weight) { return static_cast<PanelType>(c
 Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size) {
   Kinds normed, attended, feed_forward, sampled;
   for (const LayerWeights& layer : weights.layers) {
+    const bool down = layer.query_down.present();  // then that reads them in the place of `query`
     for (const WeightView* weight :
-         {&layer.query, &layer.query_gate, &layer.key, &layer.value, &layer.mixed, &layer.output_gate, &layer.step,
-          &layer.correction, &layer.gate, &layer.up, &layer.router, &layer.expert_gate, &layer.expert_up}) {
+         {down ? &layer.query_down : &layer.query, &layer.latent, &layer.rotated_key, &layer.query_gate, &layer.key,
+          &layer.value, &layer.mixed, &layer.output_gate, &layer.step, &layer.correction, &layer.gate, &layer.up,
+          &layer.router, &layer.expert_gate, &layer.expert_up}) {
       normed.add(*weight);
     }
     if (layer.shared_gate.present()) normed.floats = true;
@@ -114,12 +140,13 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
   arena.query = layout.take(rows, query);
   if (spec.gated_attention) arena.query_gate = layout.take(rows, query);
   arena.key = layout.take(rows, key);
-  arena.value = layout.take(rows, key);
-  arena.attended = layout.take_rows(rows, query, true, attended.bytes);
+  if (!spec.is_latent()) arena.value = layout.take(rows, key);  // else K is V
+  arena.attended = layout.take_rows(rows, query, true, attended.bytes && !spec.is_latent());
   const int64_t widest = std::max(spec.feed_forward_size, spec.shared_expert_size);
   arena.feed_forward = layout.take_rows(rows, widest, feed_forward.floats, feed_forward.bytes);
   arena.experts = lay_out_experts(layout, spec, weights, rows);
   arena.states = lay_out_states(layout, spec, weights, rows);
+  arena.latent = lay_out_latent(layout, spec, weights, rows);
   const bool post_norms = std::ranges::any_of(weights.layers, [](const LayerWeights& layer) {
     return layer.attention_post_norm.present() || layer.feed_forward_post_norm.present();
   });
@@ -141,9 +168,10 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
     arena.shrunk = layout.take(rows * 3, size.lora_rank);
   }
   if (size.copies > 0) {
-    const int64_t before = layout.used();
-    arena.copy = layout.take_rows(size.copy_rows, std::max<int64_t>(spec.hidden_size, query), true,
-                                  normed.bytes || attended.bytes || sampled.bytes);
+    const int64_t before = layout.used(), attended_width = int64_t{spec.head_count} * spec.attended_size();
+    const int64_t widest_copy = std::max<int64_t>({spec.hidden_size, attended_width, spec.latent.query_rank});
+    const bool bytes = normed.bytes || attended.bytes || sampled.bytes || arena.latent.query_normed.bytes != kNone;
+    arena.copy = layout.take_rows(size.copy_rows, widest_copy, true, bytes);
     arena.copy_stride = static_cast<int32_t>(layout.used() - before);
     layout.take(size.copies - 1, arena.copy_stride);
   }

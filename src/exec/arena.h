@@ -39,6 +39,18 @@ struct StateArena {
   StageRows read;                            // [T][V]
 };
 
+// Of layers whose attention is latent (heads.cl). N, V: numbers of a head's query that are not rotated, of its values;
+// R: rotated ones, C: latent rank, Q: that of queries.
+struct LatentArena {
+  int32_t query_down = kNone;  // [T][Q], where queries have a rank
+  StageRows query_normed;      // [T][Q], likewise
+  int32_t query = kNone;       // [T][H][N+R]
+  StageRows query_heads;       // [H][T][N]
+  StageRows attended_heads;    // [H][T][C]
+  int32_t values = kNone;      // [T][H*V]
+  StageRows attended;          // [T][H*V]
+};
+
 struct Arena {
   int32_t hidden = 0;          // [T][E]
   int32_t query = 0;           // [T][H*D]
@@ -56,13 +68,14 @@ struct Arena {
   int32_t statistics_chunks = 0;
   ExpertArena experts;
   StateArena states;
+  LatentArena latent;
   // Where there are adapters, for steps that use them: the same rows with floats in any case, which A reads; gate and
   // up by themselves; and what has been multiplied by A.
   StageRows adapted_normed, adapted_feed_forward;
   int32_t gate = kNone, up = kNone;  // [T][F]
   int32_t shrunk = kNone;            // [3][T][lora_rank]
-  // A worker's own copy of normed, attended or sampled rows, in steps of up to copy_rows of them; the next worker's
-  // lies copy_stride floats on.
+  // A worker's own copy of normed, attended, sampled rows or queries of a rank, in steps of up to copy_rows of them;
+  // the next worker's lies copy_stride floats on.
   StageRows copy;
   int32_t copy_stride = 0;
   int64_t floats = 0;  // size of it all

@@ -32,6 +32,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .units_a_chunk = units_a_chunk(device, options.kv),
           .adapters = options.max_loras > 0,
           .experts = spec.expert_count > 0,
+          .latent = spec.is_latent(),
           .state = spec.state,
           .state_layer_count = spec.stateful_layer_count()};
 }

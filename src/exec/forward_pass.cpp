@@ -70,6 +70,7 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
   }
   copied_ = false;
   if (adapters.slot_size > 0) {
+    INFLIGHT_CHECK(!spec.is_latent());
     adapted_ = true;
     arena_.normed = arena.adapted_normed;
     arena_.feed_forward = arena.adapted_feed_forward;
@@ -148,10 +149,13 @@ void ForwardPass::add_linear(const LinearArgs& args) {
 
 // A product of the normed hidden states.
 void ForwardPass::add_stored(const WeightStore& store, const WeightView& weight, const WeightView& bias, int32_t out) {
-  LinearArgs args = linear(store, weight, bias);
-  args.in = prepared(arena_.normed);
+  add_product(linear(store, weight, bias), prepared(arena_.normed), out, weight.rows);
+}
+
+void ForwardPass::add_product(LinearArgs args, const StageRows& in, int32_t out, int32_t out_stride) {
+  args.in = in;
   args.out.floats = out;
-  args.out_stride = weight.rows;
+  args.out_stride = out_stride;
   add_linear(args);
 }
 
@@ -164,6 +168,8 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add_norm(weights.attention_norm);
   if (weights.has_state()) {
     add_state(spec, weights, store, layer);
+  } else if (spec.is_latent()) {
+    add_latent_attention(spec, weights, store, layer);
   } else {
     add_attention(spec, weights, store, layer);
   }
@@ -215,7 +221,6 @@ void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, 
 
 void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                 int32_t layer) {
-  const int32_t place = spec.place_of(layer);
   const int32_t products[] = {arena_.query, arena_.key, arena_.value};
   const int32_t residual[] = {residual_of(weights.attention_post_norm)};
   add_shrink(spec, {layer, LoraTarget::Query, arena_.normed.floats, products});
@@ -229,32 +234,18 @@ void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weigh
     add_heads_norm(spec, store, weights.query_norm, arena_.query);
     add_heads_norm(spec, store, weights.key_norm, arena_.key);
   }
-  next_group();
-  add(Operation::Rope).rope = {.query = arena_.query,
-                               .key = arena_.key,
-                               .value = arena_.value,
-                               .positions = 0,
-                               .tables = 0,
-                               .layer = place,
-                               .angles = RopeAngles::offset(spec, layer, position_count_),
-                               .query_norm = spec.norms_heads_together ? kNone : store.vector(weights.query_norm),
-                               .key_norm = spec.norms_heads_together ? kNone : store.vector(weights.key_norm),
-                               .epsilon = spec.norm_epsilon};
-  next_group();
-  add(Operation::Attention).attention = {
-      .query = arena_.query,
-      .out = arena_.attended.floats,
-      .partials = arena_.partials,
-      .layer = place,
-      .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2,
-      .sinks = store.vector(weights.attention_sinks)};
-  next_group();
+  add_attended(spec, weights, store, layer,
+               {.query = arena_.query,
+                .key = arena_.key,
+                .value = arena_.value,
+                .query_norm = spec.norms_heads_together ? kNone : store.vector(weights.query_norm),
+                .key_norm = spec.norms_heads_together ? kNone : store.vector(weights.key_norm)});
   StageRows attended_out = prepared(arena_.attended);
   if (!copied_) attended_out.floats = kNone;
   if (!takes_bytes(panel_type(weights.attention_output))) attended_out.bytes = kNone;
   add_preparation(Operation::Combine).combine = {.in = arena_.attended.floats,
                                                  .partials = arena_.partials,
-                                                 .layer = place,
+                                                 .layer = spec.place_of(layer),
                                                  .out = attended_out,
                                                  .sinks = store.vector(weights.attention_sinks),
                                                  .gate = arena_.query_gate};
@@ -262,6 +253,103 @@ void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weigh
   add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended),
                residual[0]);
   add_expand();
+}
+
+void ForwardPass::add_attended(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                               int32_t layer, RopeArgs rope) {
+  rope.layer = spec.place_of(layer);
+  rope.angles = RopeAngles::offset(spec, layer, position_count_);
+  rope.epsilon = spec.norm_epsilon;
+  next_group();
+  add(Operation::Rope).rope = rope;
+  next_group();
+  add(Operation::Attention).attention = {
+      .query = rope.query,
+      .out = arena_.attended.floats,
+      .partials = arena_.partials,
+      .layer = rope.layer,
+      .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2,
+      .sinks = store.vector(weights.attention_sinks)};
+  next_group();
+}
+
+// Heads attend to latent vectors: their queries are made ones for these, and what they attend to is made their values
+// behind attention. A head's numbers are the rotated ones, then those of the latent vector; the latter are its V.
+void ForwardPass::add_latent_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                                       int32_t layer) {
+  const LatentArena& latent = arena_.latent;
+  const int32_t size = spec.head_size, rotated = spec.rope_dimension_count, heads = spec.head_count;
+  const auto key = [&](const WeightView& weight, int32_t first) {
+    add_product(linear(store, weight, {}), prepared(arena_.normed), arena_.key + first, size);
+  };
+  key(weights.rotated_key, 0);
+  key(weights.latent, rotated);
+  if (weights.query_down.present()) {
+    add_stored(store, weights.query_down, {}, latent.query_down);
+    next_group();
+    add_preparation(Operation::Norm).norm = {.in = latent.query_down,
+                                             .rows_from = kNone,
+                                             .weight = store.vector(weights.query_down_norm),
+                                             .depth = spec.latent.query_rank,
+                                             .epsilon = spec.norm_epsilon,
+                                             .out = prepared(latent.query_normed)};
+    add_product(linear(store, weights.query, {}), prepared(latent.query_normed), latent.query, weights.query.rows);
+  } else {
+    add_stored(store, weights.query, {}, latent.query);
+  }
+  next_group();
+  add(Operation::Divide).divide = {.in = latent.query,
+                                   .size = spec.projected_query_size(),
+                                   .first = 0,
+                                   .depth = spec.latent.unrotated_size,
+                                   .out = latent.query_heads,
+                                   .rest = arena_.query,
+                                   .rest_stride = size};
+  next_group();
+  add_heads(spec, {.weight = store.matrix(weights.head_keys),
+                   .in = latent.query_heads,
+                   .out = {.floats = arena_.query + rotated},
+                   .row_stride = heads * size,
+                   .head_stride = size});
+  add_attended(spec, weights, store, layer,
+               {.query = arena_.query,
+                .key = arena_.key,
+                .value = arena_.key,
+                .query_norm = kNone,
+                .key_norm = store.vector(weights.latent_norm)});
+  add(Operation::Combine).combine = {
+      .in = arena_.attended.floats, .partials = arena_.partials, .layer = spec.place_of(layer)};
+  next_group();
+  add(Operation::Divide).divide = {.in = arena_.attended.floats,
+                                   .size = size,
+                                   .first = rotated,
+                                   .depth = spec.latent.rank,
+                                   .out = latent.attended_heads};
+  next_group();
+  const int32_t width = heads * spec.latent.value_size;
+  add_heads(spec, {.weight = store.matrix(weights.head_values),
+                   .in = latent.attended_heads,
+                   .out = {.floats = latent.values},
+                   .row_stride = width,
+                   .head_stride = spec.latent.value_size});
+  next_group();
+  add_preparation(Operation::Norm).norm = {.in = latent.values,
+                                           .rows_from = kNone,
+                                           .weight = kNone,
+                                           .depth = width,
+                                           .epsilon = spec.norm_epsilon,
+                                           .out = prepared(latent.attended)};
+  add_residual(linear(store, weights.attention_output, {}), prepared(latent.attended),
+               residual_of(weights.attention_post_norm));
+}
+
+void ForwardPass::add_heads(const ModelSpec& spec, HeadsArgs args) {
+  const int32_t of_head = panel_count(args.weight.outputs / spec.head_count);
+  const int32_t panels = panels_per_item(args.weight, of_head * spec.head_count, worker_count_, kItemsPerWorker, false);
+  args.panels = std::min(panels, of_head);
+  Stage& stage = add(Operation::Heads);
+  stage.heads = args;
+  stage.items = spec.head_count * div_ceil(of_head, args.panels);
 }
 
 NormArgs ForwardPass::norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const {

@@ -86,12 +86,21 @@ class ForwardPass {
   void add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_stored(const WeightStore& store, const WeightView& weight, const WeightView& bias, int32_t out);
+  // Stores a product of `in` in rows that lie `out_stride` floats from each other.
+  void add_product(LinearArgs args, const StageRows& in, int32_t out, int32_t out_stride);
+  // RoPE, K and V into their storage, and what each head attends to, whose partitions combine may have to merge yet.
+  void add_attended(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer,
+                    RopeArgs rope);
+  void add_latent_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                            int32_t layer);
+  void add_heads(const ModelSpec& spec, HeadsArgs args);
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
   [[nodiscard]] bool is_local(int32_t layer) const { return is_local_[static_cast<size_t>(layer)]; }
   [[nodiscard]] const AttentionTables& attention_of(int32_t layer, const StepTables& tables) const;
   [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
   void fit_stage(Stage& stage, const StepTables& tables) const;
+  void fit_state(Stage& stage, const StepTables& tables) const;
   void fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const;
   [[nodiscard]] bool has_copies(const StepTables& tables) const;
   void append_layers(const StepTables& tables);

@@ -19,6 +19,19 @@ const AttentionTables& ForwardPass::attention_of(int32_t layer, const StepTables
   return is_local(layer) ? tables.local_attention : tables.attention;
 }
 
+void ForwardPass::fit_state(Stage& stage, const StepTables& tables) const {
+  stage.state.rows = tables.rows;
+  if (stage.operation == Operation::Read) {
+    stage.items = tables.rows * (state_.value_width() / state_.norm_width());
+  } else {
+    stage.state.entries = tables.state_entries;
+    stage.items =
+        tables.state_entry_count * (stage.operation == Operation::Convolve ? state_.mixed_width() / kConvolveChannels
+                                                                           : state_.value_width() / kStateColumns);
+  }
+  batch_rows(stage);
+}
+
 void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
   switch (stage.operation) {
     case Operation::Embed:
@@ -91,17 +104,16 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
     }
     case Operation::Convolve:
     case Operation::Update:
-      stage.state.entries = tables.state_entries;
-      stage.state.rows = tables.rows;
-      stage.items =
-          tables.state_entry_count * (stage.operation == Operation::Convolve ? state_.mixed_width() / kConvolveChannels
-                                                                             : state_.value_width() / kStateColumns);
+    case Operation::Read:
+      fit_state(stage, tables);
+      break;
+    case Operation::Divide:
+      stage.divide.rows = tables.rows;
+      stage.items = tables.rows * shape_.head_count;
       batch_rows(stage);
       break;
-    case Operation::Read:
-      stage.state.rows = tables.rows;
-      stage.items = tables.rows * (state_.value_width() / state_.norm_width());
-      batch_rows(stage);
+    case Operation::Heads:
+      stage.heads.rows = tables.rows;
       break;
     case Operation::Statistics:
     case Operation::Change:

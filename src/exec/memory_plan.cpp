@@ -79,6 +79,8 @@ std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
                                    &layer.value_bias,
                                    &layer.query_norm,
                                    &layer.key_norm,
+                                   &layer.query_down_norm,
+                                   &layer.latent_norm,
                                    &layer.attention_output_bias,
                                    &layer.attention_sinks,
                                    &layer.attention_post_norm,

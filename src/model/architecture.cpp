@@ -30,6 +30,8 @@ constexpr LayerTensor kLayerTensors[] = {
     {"attn_output.weight", &LayerWeights::attention_output, Hidden, Query, Always, Attention},
     {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional, Attention},
     {"attn_sinks.weight", &LayerWeights::attention_sinks, One, Heads, WhereNeeded, Attention},
+    {"attn_kv_a_norm.weight", &LayerWeights::latent_norm, One, LatentRank, Always, LatentAttention},
+    {"attn_output.weight", &LayerWeights::attention_output, Hidden, Attended, Always, LatentAttention},
     {"attn_qkv.weight", &LayerWeights::mixed, StateMixed, Hidden, Always, DeltaNet},
     {"ssm_conv1d.weight", &LayerWeights::convolution, StateMixed, StateWindow, Always, DeltaNet},
     {"attn_gate.weight", &LayerWeights::output_gate, StateValues, Hidden, Always, DeltaNet},
@@ -123,6 +125,7 @@ constexpr Architecture kArchitectures[] = {
      .lacking = kSharedGate,
      .experts = true,
      .expert_weights_normed = false},
+    {.name = "deepseek2", .lacking = kSharedGate, .latent = true, .experts = true, .expert_weights_normed = false},
     {.name = "dots1",
      .rope_style = RopeStyle::HalfSplit,
      .needed = kQueryKeyNorms,
@@ -237,6 +240,10 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.state.norm_width();
     case StateValues:
       return spec.state.value_width();
+    case LatentRank:
+      return spec.latent.rank;
+    case Attended:
+      return spec.head_count * spec.attended_size();
   }
   return 0;  // not reached
 }

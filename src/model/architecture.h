@@ -33,7 +33,9 @@ enum class Extent : int32_t {
   StateHeads,
   StateGroups,
   StateNorm,
-  StateValues
+  StateValues,
+  LatentRank,
+  Attended
 };
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
 
@@ -42,8 +44,9 @@ enum class Extent : int32_t {
 // expert.
 enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared };
 
-// What layers have a tensor: all; those that attend; those with a state of that kind in the place of attention.
-enum class Mixer : int32_t { Any, Attention, DeltaNet, ShortConvolution, Mamba2 };
+// What layers have a tensor: all; those that attend, or whose attention is latent; those with a state of that kind in
+// the place of attention.
+enum class Mixer : int32_t { Any, Attention, LatentAttention, DeltaNet, ShortConvolution, Mamba2 };
 
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
@@ -103,6 +106,7 @@ struct Architecture {
   bool norms_heads_together = false;
   std::optional<StateKind> state = {};  // of layers in which it has that in the place of attention
   int32_t attention_every = 0;          // of files that do not state it; 0: layers without KV heads have states
+  bool latent = false;                  // attention is multi-head latent attention
   bool gated_attention = false;         // attn_q.weight holds of each head its rows, then those of its gate
   bool experts = false;                 // may be a mixture of experts
   bool expert_weights_normed = true;    // of files that do not state it

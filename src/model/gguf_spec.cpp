@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -277,6 +278,9 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
     spec.expert_weights_normed = true;
   } else if (gating > 0) {
     spec.expert_gating = static_cast<Gating>(gating);
+  } else if (architecture.latent && (spec.layer_count == 47 || spec.layer_count == 48) &&
+             vocabulary_size_of(file, keys) == 154880) {
+    spec.expert_gating = Gating::Sigmoid;  // GLM 4.7 Flash, whose files do not tell
   }
   spec.expert_groups = std::max(keys.find_count("expert_group_count", 0).value_or(1), 1);
   spec.expert_groups_used = spec.expert_groups > 1 ? keys.count("expert_group_used_count") : 1;
@@ -344,6 +348,17 @@ void read_yarn(const GgufFile& file, const SpecKeys& keys, RopeScaling& scaling)
   }
 }
 
+// Here files state a tenth of mscale_all_dim. Cosines and sines are not multiplied (mscale is equal to it); the scale
+// of products of queries and keys is, by the square of what they would be.
+void read_latent_yarn(const SpecKeys& keys, ModelSpec& spec) {
+  RopeScaling& scaling = spec.rope_scaling;
+  if (scaling.kind != RopeScaling::Kind::Yarn) return;
+  const float share = keys.number("rope.scaling.yarn_log_multiplier");
+  scaling.magnitude = keys.find_float("rope.scaling.attn_factor").value_or(1.0F);
+  const float magnitude = scaling.magnitude * (1.0F + share * std::log(scaling.factor));
+  spec.attention_scale *= magnitude * magnitude;
+}
+
 // GGUF states llama3's scaling as the tensor rope_freqs.weight, which then replaces these keys.
 RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
   RopeScaling scaling;
@@ -395,6 +410,37 @@ int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSp
   return head_size;
 }
 
+// D of latent attention, and what its heads are made of.   REQUIRES: RoPE's dimension count is set.
+void read_latent(const GgufFile& file, const SpecKeys& keys, ModelSpec& spec) {
+  if (!keys.find_count("attention.key_length_mla")) {
+    fail(ErrorCode::Unsupported,
+         "{}: metadata key {} is missing; supported: files with it (converted since April 2025), whose heads' matrices "
+         "are attn_k_b and attn_v_b",
+         file.path(), quote(keys.key("attention.key_length_mla")));
+  }
+  const int32_t query = keys.count("attention.key_length_mla"), rotated = spec.rope_dimension_count;
+  spec.latent = {.rank = keys.count("attention.kv_lora_rank"),
+                 .query_rank = keys.find_count("attention.q_lora_rank", 0).value_or(0),
+                 .unrotated_size = query - rotated,
+                 .value_size = keys.count("attention.value_length_mla")};
+  spec.head_size =
+      static_cast<int32_t>(std::min<int64_t>(int64_t{rotated} + spec.latent.rank, limits::kHeadSizeMax + 1));
+  for (const auto& [name, expected] :
+       {std::pair("attention.key_length", spec.head_size), std::pair("attention.value_length", spec.latent.rank)}) {
+    if (const int32_t found = keys.count(name); found != expected) {
+      fail(ErrorCode::CorruptFile,
+           "{}: metadata key {} is {}, allowed with a latent rank of {} and {} rotated numbers: {}", file.path(),
+           quote(keys.key(name)), found, spec.latent.rank, rotated, expected);
+    }
+  }
+  if (const float scale = keys.find_float("attention.temperature_scale").value_or(0.0F); scale != 0.0F) {
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(),
+         quote(keys.key("attention.temperature_scale")), scale);
+  }
+  if (spec.attention_scale == 0.0F) spec.attention_scale = 1.0F / std::sqrt(static_cast<float>(query));
+  read_latent_yarn(keys, spec);
+}
+
 const Architecture& architecture_of(const GgufFile& file, std::string_view name) {
   try {
     return find_architecture(name);
@@ -434,15 +480,17 @@ ModelSpec read_spec(const GgufFile& file) {
   read_experts(file, keys, architecture, spec);
   spec.head_count = keys.count("attention.head_count");
   read_kv_heads(file, keys, architecture, spec);
-  spec.head_size = read_head_size(file, keys, spec);
+  if (!architecture.latent) spec.head_size = read_head_size(file, keys, spec);
   refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
   spec.context_length = keys.count("context_length");
   spec.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
   read_scales(keys, architecture, spec);
-  spec.rope_dimension_count = keys.find_count("rope.dimension_count").value_or(spec.head_size);
+  spec.rope_dimension_count = architecture.latent ? keys.count("rope.dimension_count")
+                                                  : keys.find_count("rope.dimension_count").value_or(spec.head_size);
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
+  if (architecture.latent) read_latent(file, keys, spec);
   read_windows(file, keys, architecture, spec);
   read_states(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);

@@ -21,7 +21,7 @@ namespace inflight {
 namespace {
 
 Mixer mixer_of(const ModelSpec& spec, int32_t layer) {
-  if (spec.attends(layer)) return Mixer::Attention;
+  if (spec.attends(layer)) return spec.is_latent() ? Mixer::LatentAttention : Mixer::Attention;
   switch (spec.state.kind) {
     case StateKind::DeltaNet:
       return Mixer::DeltaNet;
@@ -36,8 +36,8 @@ Mixer mixer_of(const ModelSpec& spec, int32_t layer) {
 struct Shape {
   int32_t rows;
   int32_t columns;
-  bool is_vector;       // norm, bias, factors: always F32
-  int32_t experts = 1;  // of a tensor of one dimension more
+  bool is_vector;     // norm, bias, factors: always F32
+  int32_t count = 1;  // of a tensor of one dimension more
   bool is_float = is_vector;
 };
 
@@ -75,6 +75,7 @@ class WeightReader {
     const Mixer mixer = mixer_of(spec_, static_cast<int32_t>(layer));
     if (spec_.gated_attention && mixer == Mixer::Attention) read_gated_query(prefix, weights);
     if (mixer == Mixer::Mamba2) read_mamba_input(prefix, weights);
+    if (mixer == Mixer::LatentAttention) read_latent(prefix, weights);
     read_joined(prefix, mixer, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present() || !is_of(tensor.mixer, mixer)) continue;
@@ -132,6 +133,25 @@ class WeightReader {
       weights.*part.role = part_of(whole, begin, {part.rows, whole.columns, false}, part.name);
       begin += (weights.*part.role).bytes.size();
     }
+  }
+
+  // What queries, keys and values are made by, in the absorbed form that files have since April 2025.
+  void read_latent(const std::string& prefix, LayerWeights& weights) {
+    const LatentShape& latent = spec_.latent;
+    const int32_t hidden = spec_.hidden_size, rotated = spec_.rope_dimension_count, heads = spec_.head_count;
+    const int32_t queries = heads * spec_.projected_query_size();
+    if (latent.query_rank == 0) {
+      weights.query = required(prefix + "attn_q.weight", {queries, hidden, false});
+    } else {
+      weights.query_down = required(prefix + "attn_q_a.weight", {latent.query_rank, hidden, false});
+      weights.query_down_norm = required(prefix + "attn_q_a_norm.weight", {1, latent.query_rank, true});
+      weights.query = required(prefix + "attn_q_b.weight", {queries, latent.query_rank, false});
+    }
+    const WeightView both = required(prefix + "attn_kv_a_mqa.weight", {latent.rank + rotated, hidden, false});
+    weights.latent = part_of(both, 0, {latent.rank, hidden, false}, "latent");
+    weights.rotated_key = part_of(both, weights.latent.bytes.size(), {rotated, hidden, false}, "rotated");
+    weights.head_keys = required(prefix + "attn_k_b.weight", {latent.rank, latent.unrotated_size, false, heads});
+    weights.head_values = required(prefix + "attn_v_b.weight", {latent.value_size, latent.rank, false, heads});
   }
 
   // What begins at that byte.
@@ -207,7 +227,7 @@ class WeightReader {
     std::array<int64_t, 4> expected = {shape.columns, 1, 1, 1};
     size_t dimension = 1;
     if (!shape.is_vector) expected.at(dimension++) = shape.rows;
-    if (shape.experts > 1) expected.at(dimension++) = shape.experts;
+    if (shape.count > 1) expected.at(dimension++) = shape.count;
     if (tensor->dimensions != expected) {
       fail(ErrorCode::CorruptFile, "{}: tensor {} has shape {}, expected [{}]", file_.path(), quote(name),
            tensor->shape(), fmt::join(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(dimension), ", "));

@@ -24,8 +24,8 @@ std::vector<LayerTensor> target_tensors() {
   std::vector<LayerTensor> targets;
   std::ranges::copy_if(layer_tensors(), std::back_inserter(targets), [](const LayerTensor& tensor) {
     const bool everywhere = tensor.presence == Presence::Always;
-    const bool of_states = tensor.mixer != Mixer::Any && tensor.mixer != Mixer::Attention;
-    return !tensor.is_vector() && !of_states && (everywhere || tensor.presence == Presence::Dense);
+    const bool elsewhere = tensor.mixer != Mixer::Any && tensor.mixer != Mixer::Attention;
+    return !tensor.is_vector() && !elsewhere && (everywhere || tensor.presence == Presence::Dense);
   });
   INFLIGHT_CHECK(targets.size() == kLoraTargetCount);
   return targets;

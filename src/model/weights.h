@@ -48,6 +48,13 @@ struct LayerWeights {
   WeightView gate, up, down;                    // [F, E], [F, E], [E, F]; beside a router of the shared expert, if any
   WeightView gate_bias, up_bias, down_bias;     // optional, F32
   WeightView feed_forward_post_norm;            // [E] F32
+  // Of layers whose attention is latent (LatentShape), whose `query` is [H*(N+R), Q or E]. R: rotated numbers, V:
+  // values of a head.
+  WeightView query_down, query_down_norm;  // [Q, E], [Q] F32; optional
+  WeightView latent, latent_norm;          // [C, E], [C] F32
+  WeightView rotated_key;                  // [R, E]
+  WeightView head_keys;                    // [H*C, N]: of each head, what makes its queries ones for latent vectors
+  WeightView head_values;                  // [H*V, C]
   // Of layers with experts, each matrix those of all of them one after the other.
   WeightView router;                                              // [X, E]
   WeightView router_bias;                                         // [X] F32, optional
@@ -73,10 +80,11 @@ struct LayerWeights {
   [[nodiscard]] bool has_state() const { return mixed.present(); }
   [[nodiscard]] bool has_experts() const { return router.present(); }
   // All of [N, K] that every token is multiplied by, and those of experts; which are there differs from layer to layer.
-  [[nodiscard]] std::array<const WeightView*, 14> common_matrices() const {
-    return {&query, &query_gate,  &key,  &value,      &attention_output,
-            &mixed, &output_gate, &step, &correction, &state_output,
-            &gate,  &up,          &down, &router};
+  [[nodiscard]] std::array<const WeightView*, 19> common_matrices() const {
+    return {&query,      &query_gate,  &key,         &value,      &attention_output,
+            &query_down, &latent,      &rotated_key, &head_keys,  &head_values,
+            &mixed,      &output_gate, &step,        &correction, &state_output,
+            &gate,       &up,          &down,        &router};
   }
   [[nodiscard]] std::array<const WeightView*, 3> expert_matrices() const {
     return {&expert_gate, &expert_up, &expert_down};

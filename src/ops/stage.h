@@ -41,13 +41,18 @@ enum class Operation : int32_t {
   Convolve = 17,  // these in programs of layers with a state only, the last two where it has matrices
   Update = 18,
   Read = 19,
+  Divide = 20,  // these in programs of latent attention only
+  Heads = 21,
 };
-inline constexpr int32_t kOperationCount = 20;
+inline constexpr int32_t kOperationCount = 22;
 [[nodiscard]] constexpr bool is_plain(Operation operation) { return operation < Operation::Shrink; }  // in all programs
 [[nodiscard]] constexpr bool of_experts(Operation operation) {
   return operation >= Operation::Route && operation <= Operation::Merge;
 }
-[[nodiscard]] constexpr bool of_states(Operation operation) { return operation >= Operation::Convolve; }
+[[nodiscard]] constexpr bool of_states(Operation operation) {
+  return operation >= Operation::Convolve && operation <= Operation::Read;
+}
+[[nodiscard]] constexpr bool of_heads(Operation operation) { return operation >= Operation::Divide; }
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
 enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3 };
@@ -162,6 +167,18 @@ struct StateArgs {
   StageRows out;
 };
 
+struct DivideArgs {
+  int32_t in, size, first, depth, rows;
+  StageRows out;
+  int32_t rest = kNone, rest_stride = 0;
+};
+struct HeadsArgs {
+  StageWeight weight;
+  int32_t bias[2] = {kNone, kNone};
+  StageRows in, out;
+  int32_t row_stride, head_stride, rows, panels;
+};
+
 struct Stage {
   Operation operation;
   int32_t items;
@@ -187,6 +204,8 @@ struct Stage {
     ExpertsArgs experts;
     MergeArgs merge;
     StateArgs state;
+    DivideArgs divide;
+    HeadsArgs heads;
   };
 };
 static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26 &&

@@ -88,6 +88,10 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
     source.files.emplace_back("experts.cl");
     source.options += " -D EXPERTS=1";
   }
+  if (shape.latent) {
+    source.files.emplace_back("heads.cl");
+    source.options += " -D LATENT=1";
+  }
   if (shape.state_layer_count > 0) {
     source.files.emplace_back("states.cl");
     source.options += fmt::format(
@@ -132,12 +136,15 @@ std::string linear_file_of(Device& device, LaunchMode mode) {
 // Work-groups of a fused step see each other's writes by a fence that PTX has, and those that run go on running.
 bool fuses_groups(const DeviceInfo& device) { return device.nvidia_capability >= kMmaCapability; }
 
-// Of experts and states there are stages of work-items alone.
-bool has_group_stages_alone(const KernelShape& shape) { return !shape.experts && shape.state_layer_count == 0; }
+// Of experts, states and latent attention there are stages of work-items alone.
+bool has_group_stages_alone(const KernelShape& shape) {
+  return !shape.experts && !shape.latent && shape.state_layer_count == 0;
+}
 
 bool has_stages(const KernelShape& shape, Operation operation) {
   if (is_plain(operation)) return true;
   if (of_experts(operation)) return shape.experts;
+  if (of_heads(operation)) return shape.latent;
   if (!of_states(operation)) return shape.adapters;
   return shape.state_layer_count > 0 && (operation == Operation::Convolve || shape.state.has_matrices());
 }
@@ -167,9 +174,10 @@ LaunchMode resolve(LaunchMode mode, const Device& device, const KernelShape& sha
 }  // namespace
 
 const char* to_string(Operation operation) {
-  constexpr std::array kNames = {"embed",  "norm",    "linear", "rope",     "attention", "combine", "statistics",
-                                 "sample", "change",  "shrink", "expand",   "swiglu",    "route",   "sort",
-                                 "gather", "experts", "merge",  "convolve", "update",    "read"};
+  constexpr std::array kNames = {"embed",      "norm",   "linear", "rope",    "attention", "combine",
+                                 "statistics", "sample", "change", "shrink",  "expand",    "swiglu",
+                                 "route",      "sort",   "gather", "experts", "merge",     "convolve",
+                                 "update",     "read",   "divide", "heads"};
   static_assert(kNames.size() == kOperationCount);
   return kNames.at(static_cast<size_t>(operation));
 }
@@ -325,6 +333,7 @@ void StepProgram::launch_stage(const Stage& stage, int32_t index, uint32_t index
   kernel.set(index_argument, index);
   const int32_t parts = stage.operation == Operation::Linear    ? row_parts(device_.info(), stage.linear.rows)
                         : stage.operation == Operation::Experts ? row_parts(device_.info(), stage.experts.rows)
+                        : stage.operation == Operation::Heads   ? row_parts(device_.info(), stage.heads.rows)
                                                                 : 1;
   const size_t local = device_.info().type == DeviceType::Cpu ? 1 : 0;
   device_.launch(kernel, {.global = static_cast<size_t>(stage.items) * static_cast<size_t>(parts), .local = local});

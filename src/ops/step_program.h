@@ -35,6 +35,7 @@ struct KernelShape {
   int32_t units_a_chunk = 1;  // of KV storage (core/kv_layout.h)
   bool adapters = false;      // stages of lora.cl
   bool experts = false;       // stages of experts.cl
+  bool latent = false;        // stages of heads.cl; the key's norm is of the numbers that are not rotated
   StateShape state;           // stages of states.cl, if there are any
   int32_t state_layer_count = 0;
 };

@@ -130,6 +130,14 @@ class Inspect(Folder):
             self.assertIn(f"states {states} a sequence", text)
             self.assertEqual("no RoPE" in text, name == "granitehybrid")
 
+    def test_says_what_latent_attention_keeps(self):
+        for name, attention, rotated in (
+                ("deepseek2", "16 over latent vectors of 32 and 8 rotated numbers, queries of rank 20", "8 of 32"),
+                ("deepseek2_lite", "32 over latent vectors of 48 and 16 rotated numbers", "16 of 32")):
+            text = " ".join(self.good("inspect", SOURCE / f"tests/golden/reference_{name}.gguf").split())
+            self.assertIn(f"attention 3 heads with values of {attention} positions", text)
+            self.assertIn(f"{rotated} numbers a head, neighbours paired", text)
+
     def test_errors(self):
         self.bad(1, "none.gguf: cannot open: No such file", "inspect", self.folder / "none.gguf")
         self.bad(1, "is a directory", "inspect", self.folder)

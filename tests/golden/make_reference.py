@@ -31,6 +31,7 @@ OLMO2 = {"post_norms": True, "no_norms": True, "all_head_norms": True, "untied":
 # architecture, E, F, H, G, D, RoPE numbers a head, RoPE base, layers, extras
 # delta_net: key heads, value heads, size of a head, every which layer has attention instead
 # short_convolution: tokens, the layers that have attention instead
+# latent: rank, that of queries (0: none), a head's numbers that are not rotated, its values
 # mamba: groups, heads, size of a head, of a key, the layers that have attention instead
 CASES = {
     "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
@@ -66,6 +67,12 @@ CASES = {
     "dots1": ("dots1", 32, 40, 4, 4, 8, 8, 1e4, 2,
               {"experts": (5, 2), "expert": 16, "shared_count": 2, "weights_norm": True, "sigmoid": True,
                "router_bias": True, "head_norms": True, "dense": 1, "untied": True}),
+    "deepseek2": ("deepseek2", 32, 40, 3, 1, 40, 8, 1e4, 2,
+                  {"latent": (32, 20, 24, 16), "experts": (5, 2), "expert": 16, "shared_count": 1, "weights_norm": True,
+                   "weights_scale": 1.8, "sigmoid": True, "router_bias": True, "dense": 1, "untied": True}),
+    "deepseek2_lite": ("deepseek2", 32, 40, 3, 1, 64, 16, 1e4, 2,
+                       {"latent": (48, 0, 16, 32), "experts": (4, 2), "expert": 16, "shared_count": 2, "dense": 1,
+                        "yarn": (40.0, 16), "yarn_log_multiplier": 0.0707, "untied": True}),
     "ernie4_5_moe": ("ernie4_5-moe", 32, 40, 4, 2, 8, 8, 1e4, 3,
                      {"experts": (5, 2), "expert": 16, "shared": 32, "router_bias": True, "dense": 1}),
     "gpt_oss": ("gpt-oss", 32, 16, 4, 2, 8, 8, 1.5e5, 3,
@@ -122,7 +129,7 @@ def write_model(path, case, llama3_as_keys=False):
     by_layers = "short_convolution" in extras or "mamba" in extras
     w.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if by_layers else kv_heads)
     w.add_key_length(head)
-    w.add_value_length(head)
+    w.add_value_length(extras["latent"][0] if "latent" in extras else head)
     w.add_rope_dimension_count(rope)
     w.add_rope_freq_base(base)
     w.add_layer_norm_rms_eps(1e-2 if "delta_net" in extras or "mamba" in extras else 1e-5)  # shows where it is added
@@ -174,6 +181,14 @@ def write_model(path, case, llama3_as_keys=False):
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(extras["yarn"][0])
         w.add_rope_scaling_orig_ctx_len(extras["yarn"][1])
+    if "yarn_log_multiplier" in extras:
+        w.add_rope_scaling_yarn_log_mul(extras["yarn_log_multiplier"])
+    if "latent" in extras:
+        rank, query_rank, plain, value = extras["latent"]
+        w.add_kv_lora_rank(rank)
+        w.add_q_lora_rank(query_rank)
+        w.add_key_length_mla(plain + rope)
+        w.add_value_length_mla(value)
     if "softcaps" in extras:
         w.add_attn_logit_softcapping(extras["softcaps"][0])
         w.add_final_logit_softcapping(extras["softcaps"][1])
@@ -203,14 +218,17 @@ def write_model(path, case, llama3_as_keys=False):
         for name, rows in parts.items():
             linear(name, rows, columns, bias)
 
+    def matrices(name, count, rows, columns):
+        numbers = rng.standard_normal((count, rows, columns)) * 1.5 / math.sqrt(columns)
+        w.add_tensor(name, numbers.astype(np.float32))
+
     def experts(block):
         count, expert = extras["experts"][0], extras.get("expert", feed_forward)
         matrix(block + "ffn_gate_inp.weight", count, hidden)
         if extras.get("router_bias"):
             vector(block + "exp_probs_b.bias", count, 0.0)
         for name, rows, columns in (("gate", expert, hidden), ("up", expert, hidden), ("down", hidden, expert)):
-            numbers = rng.standard_normal((count, rows, columns)) * 1.5 / math.sqrt(columns)
-            w.add_tensor(f"{block}ffn_{name}_exps.weight", numbers.astype(np.float32))
+            matrices(f"{block}ffn_{name}_exps.weight", count, rows, columns)
         if extras.get("sinks"):  # gates and ups beyond what they are cut off at
             vector(block + "ffn_gate_inp.bias", count, 0.0)
             for name, size, spread in (("gate", expert, 5), ("up", expert, 5), ("down", hidden, 0.3)):
@@ -258,6 +276,18 @@ def write_model(path, case, llama3_as_keys=False):
         vector(block + "shortconv.conv.weight", (hidden, tokens), 0.0, 0.7)
         matrix(block + "shortconv.out_proj.weight", hidden, hidden)
 
+    def latent_attention(block):
+        rank, query_rank, plain, value = extras["latent"]
+        if query_rank:
+            matrix(block + "attn_q_a.weight", query_rank, hidden)
+            vector(block + "attn_q_a_norm.weight", query_rank, 1.0)
+        matrix(block + ("attn_q_b.weight" if query_rank else "attn_q.weight"), heads * (plain + rope), query_rank or hidden)
+        matrix(block + "attn_kv_a_mqa.weight", rank + rope, hidden)
+        vector(block + "attn_kv_a_norm.weight", rank, 1.0)
+        matrices(block + "attn_k_b.weight", heads, rank, plain)
+        matrices(block + "attn_v_b.weight", heads, value, rank)
+        matrix(block + "attn_output.weight", hidden, heads * value)
+
     def attention(block):
         """With a delta net's model each head has rows of the query, then as many of its gate."""
         rows_q = heads * head * (2 if "delta_net" in extras else 1)
@@ -278,7 +308,9 @@ def write_model(path, case, llama3_as_keys=False):
         norms = not extras.get("no_norms")
         if norms:
             vector(block + "attn_norm.weight", hidden, 1.0)
-        if not has_state(extras, i):
+        if "latent" in extras:
+            latent_attention(block)
+        elif not has_state(extras, i):
             attention(block)
         elif "delta_net" in extras:
             delta_net(block)

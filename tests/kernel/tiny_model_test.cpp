@@ -24,18 +24,23 @@ TEST_P(TinyModel, RunsEveryKernel) {
   struct Kind {
     TensorType type;
     KvType kv;
-    bool experts = false;
+    void (*shape)(test::SyntheticModel&) = nullptr;  // whose stages are of work-items alone
   };
-  for (const auto& [type, wanted_kv, experts] : {Kind{TensorType::F16, KvType::F16},
-                                                 {TensorType::Q8_0, KvType::I16},
-                                                 {TensorType::Q4_0, KvType::F16},
-                                                 {TensorType::Q4_1, KvType::I16},
-                                                 {TensorType::Q5_0, KvType::F32},
-                                                 {TensorType::Q6_K, KvType::Q8_0},
-                                                 {TensorType::MXFP4, KvType::I16},
-                                                 {TensorType::F16, KvType::F16, true}}) {
-    // Steps of experts are never one launch.
-    if (experts && GetParam() == LaunchMode::FusedGroups) continue;
+  for (const auto& [type, wanted_kv, shape] :
+       {Kind{TensorType::F16, KvType::F16},
+        {TensorType::Q8_0, KvType::I16},
+        {TensorType::Q4_0, KvType::F16},
+        {TensorType::Q4_1, KvType::I16},
+        {TensorType::Q5_0, KvType::F32},
+        {TensorType::Q6_K, KvType::Q8_0},
+        {TensorType::MXFP4, KvType::I16},
+        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_mixture(5, 2, true); }},
+        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) {
+           m.make_deepseek2(true);
+           m.spec.layer_count = 2;
+         }}}) {
+    // Steps with such stages are never one launch.
+    if (shape != nullptr && GetParam() == LaunchMode::FusedGroups) continue;
     const KvType kv_type = groups && wanted_kv == KvType::I16 ? KvType::F16 : wanted_kv;
     test::SyntheticModel synthetic;
     synthetic.matrix_type = type;
@@ -47,7 +52,7 @@ TEST_P(TinyModel, RunsEveryKernel) {
     if (k_quant) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 128;
     synthetic.spec.vocabulary_size = 37;
     synthetic.query_key_value_bias = true;
-    if (experts) synthetic.make_mixture(5, 2, true);
+    if (shape != nullptr) shape(synthetic);
     const test::TempFolder folder;
     const LoadedModel model = load_model(folder.write("model.gguf", test::build_model(synthetic).bytes()));
     Device device = Device::open({});

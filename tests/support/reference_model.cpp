@@ -162,6 +162,13 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.query_norm = vector(weights.query_norm);
     layer.key_norm = vector(weights.key_norm);
     layer.query_gate.weight = matrix(weights.query_gate);
+    layer.query_down = matrix(weights.query_down);
+    layer.query_down_norm = vector(weights.query_down_norm);
+    layer.latent = matrix(weights.latent);
+    layer.latent_norm = vector(weights.latent_norm);
+    layer.rotated_key = matrix(weights.rotated_key);
+    layer.head_keys = matrix(weights.head_keys);
+    layer.head_values = matrix(weights.head_values);
     layer.mixed.weight = matrix(weights.mixed);
     layer.convolution = matrix(weights.convolution);
     layer.output_gate.weight = matrix(weights.output_gate);
@@ -266,15 +273,14 @@ void ReferenceModel::norm_heads(Vector& heads, const Vector& weight) const {
   }
 }
 
-void ReferenceModel::rotate(const Layer& layer, Vector& heads, int32_t position) const {
+void ReferenceModel::rotate(const Layer& layer, Vector& heads, size_t size, size_t from) const {
   if (!layer.rotates) return;
-  const auto head_size = static_cast<size_t>(spec_.head_size);
   const Vector& frequencies = layer.rotates_locally ? local_frequencies_ : frequencies_;
   const size_t pairs = frequencies.size();
   const bool interleaved = spec_.rope_style == RopeStyle::Interleaved;
-  for (size_t head = 0; head < heads.size(); head += head_size) {
+  for (size_t head = from; head < heads.size(); head += size) {
     for (size_t pair = 0; pair < pairs; ++pair) {
-      const double angle = position * frequencies[pair];
+      const double angle = position_ * frequencies[pair];
       double& first = heads[head + (interleaved ? 2 * pair : pair)];
       double& second = heads[head + (interleaved ? 2 * pair + 1 : pair + pairs)];
       const double x = first, y = second;
@@ -285,21 +291,21 @@ void ReferenceModel::rotate(const Layer& layer, Vector& heads, int32_t position)
   }
 }
 
-ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& query) const {
-  const auto head_size = static_cast<size_t>(spec_.head_size);
-  const auto group_heads = static_cast<size_t>(spec_.head_count / spec_.kv_head_count);
-  Vector result(query.size());
-  for (size_t head = 0; head < static_cast<size_t>(spec_.head_count); ++head) {
-    const double* const q = query.data() + head * head_size;
-    const size_t group = head / group_heads * head_size;
+ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& query, size_t size, size_t value_size,
+                                              size_t shared) const {
+  const auto heads = static_cast<size_t>(spec_.head_count);
+  Vector result(heads * value_size);
+  for (size_t head = 0; head < heads; ++head) {
+    const double* const q = query.data() + head * size;
+    const size_t group = head / shared;
     Vector scores;
     const size_t count = layer.keys.size(), window = static_cast<size_t>(layer.window);
     const size_t first = window > 0 && count > window ? count - window : 0;
     for (const Vector& key : std::span(layer.keys).subspan(first)) {
       double score = 0.0;
-      for (size_t i = 0; i < head_size; ++i) score += q[i] * key[group + i];
+      for (size_t i = 0; i < size; ++i) score += q[i] * key[group * size + i];
       score = spec_.attention_scale > 0.0F ? score * double{spec_.attention_scale}
-                                           : score / std::sqrt(static_cast<double>(head_size));
+                                           : score / std::sqrt(static_cast<double>(size));
       scores.push_back(soft_capped(score, spec_.attention_softcap));
     }
     if (!layer.sinks.empty()) scores.push_back(layer.sinks[head]);
@@ -308,8 +314,8 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
     for (double& score : scores) total += score = std::exp(score - largest);
     if (!layer.sinks.empty()) scores.pop_back();
     for (size_t j = 0; j < scores.size(); ++j) {
-      for (size_t i = 0; i < head_size; ++i) {
-        result[head * head_size + i] += scores[j] / total * layer.values[first + j][group + i];
+      for (size_t i = 0; i < value_size; ++i) {
+        result[head * value_size + i] += scores[j] / total * layer.values[first + j][group * value_size + i];
       }
     }
   }
@@ -360,16 +366,38 @@ ReferenceModel::Vector ReferenceModel::attention(Layer& layer, const Vector& x) 
   Vector key = apply(layer.key, x);
   norm_heads(query, layer.query_norm);
   norm_heads(key, layer.key_norm);
-  rotate(layer, query, position_);
-  rotate(layer, key, position_);
+  const auto size = static_cast<size_t>(spec_.head_size);
+  rotate(layer, query, size);
+  rotate(layer, key, size);
   layer.keys.push_back(std::move(key));
   layer.values.push_back(apply(layer.value, x));
-  Vector attended = attend(layer, query);
+  Vector attended = attend(layer, query, size, size, static_cast<size_t>(spec_.head_count / spec_.kv_head_count));
   if (spec_.gated_attention) {
     const Vector gate = apply(layer.query_gate, x);
     for (size_t i = 0; i < attended.size(); ++i) attended[i] /= 1.0 + std::exp(-gate[i]);
   }
   return apply(layer.attention_output, attended);
+}
+
+ReferenceModel::Vector ReferenceModel::latent_attention(Layer& layer, const Vector& x) const {
+  const auto heads = static_cast<size_t>(spec_.head_count), rank = static_cast<size_t>(spec_.latent.rank);
+  const auto plain = static_cast<size_t>(spec_.latent.unrotated_size);
+  const size_t size = plain + static_cast<size_t>(spec_.rope_dimension_count);
+  const bool down = layer.query_down.rows > 0;
+  Vector query = apply(layer.query, down ? norm(multiply(layer.query_down, x), layer.query_down_norm) : x);
+  rotate(layer, query, size, plain);
+  const Vector latent = norm(multiply(layer.latent, x), layer.latent_norm), shared = multiply(layer.rotated_key, x);
+  Vector key(heads * size);
+  for (size_t head = 0; head < heads; ++head) {
+    for (size_t i = 0; i < rank * plain; ++i) {
+      key[head * size + i % plain] += layer.head_keys.numbers[head * rank * plain + i] * latent[i / plain];
+    }
+    std::copy(shared.begin(), shared.end(), key.begin() + static_cast<ptrdiff_t>(head * size + plain));
+  }
+  rotate(layer, key, size, plain);
+  layer.keys.push_back(std::move(key));
+  layer.values.push_back(multiply(layer.head_values, latent));
+  return apply(layer.attention_output, attend(layer, query, size, static_cast<size_t>(spec_.latent.value_size), 1));
 }
 
 ReferenceModel::Vector ReferenceModel::convolve(const Layer& layer) const {
@@ -492,8 +520,9 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   scale_by(x, spec_.embedding_scale);
   for (Layer& layer : layers_) {
     const Vector attention_input = norm(x, layer.attention_norm);
-    const Vector attended =
-        layer.mixed.weight.rows > 0 ? state_layer(layer, attention_input) : attention(layer, attention_input);
+    const Vector attended = layer.mixed.weight.rows > 0 ? state_layer(layer, attention_input)
+                            : layer.latent.rows > 0     ? latent_attention(layer, attention_input)
+                                                        : attention(layer, attention_input);
     add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
 
     const Vector input = norm(x, layer.feed_forward_norm);

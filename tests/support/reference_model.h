@@ -8,6 +8,9 @@
 //               each head of them normed before where the model has weights for it
 //               x += residual_scale * norm(W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
 //                    attention_post_norm), g = h / (H/G), 0 <= j <= position, or the layer's last tokens
+//               latent attention  q = W_q a, or W_q norm(W_down a); of each head its first numbers as they are, the
+//               rest
+//                 rotated; c = norm(W_c a), r = W_r a rotated: k_h = (K_h^T c | r), v_h = V_h c
 //               with gated attention what head h attends to is multiplied by 1 / (1 + exp(-(W_g a)_h)) before W_o
 //               in layers with a state instead, of the rows m = W_m a: u_c = bias_c + sum_j convolution[c][j] m_c of
 //               W - 1 - j tokens before, and W_o o is added, where in
@@ -90,7 +93,9 @@ class ReferenceModel {
     Vector router_bias, choice_bias, shared_gate;
     Vector sinks;  // empty: none
     std::vector<FeedForward> experts;
-    std::vector<Vector> keys, values;                           // of each position so far, [G*D], keys rotated
+    std::vector<Vector> keys, values;                                // of each position so far, [G*D], keys rotated
+    Matrix query_down, latent, rotated_key, head_keys, head_values;  // empty: attention is not latent
+    Vector query_down_norm, latent_norm;
     Linear query_gate;                                          // without rows: none
     Linear mixed, output_gate, step, correction, state_output;  // without rows: it attends
     Matrix convolution;
@@ -109,8 +114,12 @@ class ReferenceModel {
   static Vector multiply(const Matrix& matrix, const Vector& x);
   [[nodiscard]] Vector norm(const Vector& x, const Vector& weight) const;
   void norm_heads(Vector& heads, const Vector& weight) const;
-  void rotate(const Layer& layer, Vector& heads, int32_t position) const;  // [n*D], each head of D by itself
-  [[nodiscard]] Vector attend(const Layer& layer, const Vector& query) const;
+  // [n*size], of each head the numbers from `first` on
+  void rotate(const Layer& layer, Vector& heads, size_t size, size_t first = 0) const;
+  // Heads of `size` numbers, `shared` with one K and V.
+  [[nodiscard]] Vector attend(const Layer& layer, const Vector& query, size_t size, size_t value_size,
+                              size_t shared) const;
+  [[nodiscard]] Vector latent_attention(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector attention(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector delta_net(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector mamba2(Layer& layer, const Vector& x) const;

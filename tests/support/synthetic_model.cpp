@@ -75,7 +75,14 @@ class ModelBuilder {
     count("attention.head_count", spec_.head_count);
     write_kv_heads();
     count("attention.key_length", spec_.head_size);
-    count("attention.value_length", spec_.head_size);
+    count("attention.value_length", spec_.is_latent() ? spec_.latent.rank : spec_.head_size);
+    if (spec_.is_latent()) {
+      count("attention.kv_lora_rank", spec_.latent.rank);
+      if (spec_.latent.query_rank > 0) count("attention.q_lora_rank", spec_.latent.query_rank);
+      count("attention.key_length_mla", spec_.projected_query_size());
+      count("attention.value_length_mla", spec_.latent.value_size);
+      writer_.key_f32(key("rope.scaling.yarn_log_multiplier"), 0.0707F);
+    }
     count("rope.dimension_count", spec_.rope_dimension_count);
     if (spec_.sliding_window > 0) count("attention.sliding_window", spec_.sliding_window);
     writer_.key_f32(key("attention.layer_norm_rms_epsilon"), spec_.norm_epsilon);
@@ -212,7 +219,24 @@ class ModelBuilder {
     vector(prefix + "ssm_norm.weight", state.value_size, 1.0F);
   }
 
+  void write_latent_attention(const std::string& prefix) {
+    const LatentShape& latent = spec_.latent;
+    const int32_t hidden = spec_.hidden_size, heads = spec_.head_count, queries = heads * spec_.projected_query_size();
+    if (latent.query_rank > 0) {
+      linear(prefix + "attn_q_a", latent.query_rank, hidden, false);
+      vector(prefix + "attn_q_a_norm.weight", latent.query_rank, 1.0F);
+    }
+    linear(prefix + (latent.query_rank > 0 ? "attn_q_b" : "attn_q"), queries,
+           latent.query_rank > 0 ? latent.query_rank : hidden, false);
+    linear(prefix + "attn_kv_a_mqa", spec_.head_size, hidden, false);
+    vector(prefix + "attn_kv_a_norm.weight", latent.rank, 1.0F);
+    matrix(prefix + "attn_k_b.weight", latent.rank, latent.unrotated_size, model_.matrix_type, heads);
+    matrix(prefix + "attn_v_b.weight", latent.value_size, latent.rank, model_.matrix_type, heads);
+    linear(prefix + "attn_output", hidden, heads * latent.value_size, false);
+  }
+
   void write_attention(const std::string& prefix) {
+    if (spec_.is_latent()) return write_latent_attention(prefix);
     const int32_t hidden = spec_.hidden_size;
     const int32_t query = spec_.head_count * spec_.head_size;
     const int32_t key_value = spec_.kv_head_count * spec_.head_size;
@@ -412,6 +436,23 @@ void SyntheticModel::make_granite_hybrid(bool mixture) {
   spec.stateful = {true, true, false, true, false};
   spec.state = {
       .kind = StateKind::Mamba2, .key_heads = 2, .value_heads = 4, .key_size = 64, .value_size = 32, .window = 4};
+}
+
+void SyntheticModel::make_deepseek2(bool query_rank) {
+  make_mixture(6, 2, false);
+  spec.architecture = "deepseek2";
+  spec.rope_style = RopeStyle::Interleaved;
+  spec.layer_count = 3;
+  dense_layers = 1;
+  spec.shared_expert_size = 96;
+  spec.expert_weights_normed = query_rank;
+  spec.expert_gating = query_rank ? Gating::Sigmoid : Gating::Softmax;
+  choice_bias = query_rank;
+  query_key_norm = false;
+  spec.kv_head_count = 1;
+  spec.latent = {.rank = 64, .query_rank = query_rank ? 96 : 0, .unrotated_size = 32, .value_size = 48};
+  spec.head_size = spec.rope_dimension_count + spec.latent.rank;
+  spec.rope_scaling = {.kind = RopeScaling::Kind::Yarn, .factor = 8.0F, .original_context_length = 64};
 }
 
 void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {

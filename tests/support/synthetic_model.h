@@ -54,6 +54,10 @@ struct SyntheticModel {
   // shared one.
   void make_granite_hybrid(bool mixture);
 
+  // As DeepSeek V2 Lite: latent attention, YaRN, a dense layer of 3, a shared expert; or with queries of a rank and
+  // routers of sigmoids with a bias as GLM 4.7 Flash.
+  void make_deepseek2(bool query_rank);
+
   // As gpt-oss: sinks, biases all over, windows in each second of 4 layers, YaRN.
   void make_gpt_oss(int32_t experts, int32_t used);
 

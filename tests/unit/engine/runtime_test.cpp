@@ -150,6 +150,19 @@ TEST(Runtime, RefusesWhatStatesDoNotAllow) {
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "architecture qwen35", [&] { Runtime runtime(draft); });
 }
 
+TEST(Runtime, RefusesAdaptersOfLatentAttention) {
+  const TempFolder folder;
+  SyntheticModel synthetic;
+  synthetic.make_deepseek2(false);
+  RuntimeOptions options = demo_options();
+  options.model = folder.write("latent.gguf", build_model(synthetic).bytes());
+  options.scheduler.max_model_len = 0;
+  options.max_loras = 1;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
+                        "max_loras is 1, allowed with a model of architecture deepseek2, whose attention is latent: 0",
+                        [&] { Runtime runtime(options); });
+}
+
 // The first start with a shape of model compiles for seconds: it says so before, and can be stopped.
 TEST(Runtime, SaysThatItCompiles) {
   const CacheFolder cache;

@@ -242,6 +242,8 @@ void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
 void qwen35moe(test::SyntheticModel& model) { model.make_qwen35(true); }
 void lfm2(test::SyntheticModel& model) { model.make_lfm2(false); }
 void granite_hybrid(test::SyntheticModel& model) { model.make_granite_hybrid(false); }
+void deepseek2(test::SyntheticModel& model) { model.make_deepseek2(false); }
+void ranked_queries(test::SyntheticModel& model) { model.make_deepseek2(true); }
 void shared_expert(test::SyntheticModel& model) {
   model.make_mixture(6, 2, true);
   model.dense_layers = 1;
@@ -517,6 +519,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Mamba2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, granite_hybrid},
                     Case{"Mamba2Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, granite_hybrid},
                     Case{"Mamba2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, granite_hybrid},
+                    Case{"Latent", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, ranked_queries},
+                    Case{"LatentFloats", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 0, deepseek2},
+                    Case{"LatentStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 0, deepseek2},
+                    Case{"LatentGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, ranked_queries},
                     Case{"SharedExpert", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 2, shared_expert},
                     Case{"KvQ8", TensorType::F16, KvType::Q8_0, LaunchMode::Fused},
                     Case{"KvI16", TensorType::Q8_0, KvType::I16, LaunchMode::Fused},

@@ -276,6 +276,34 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.25, KvType::I16},
+                    Kind{"LatentAttention", [](test::SyntheticModel& m) { m.make_deepseek2(false); }},
+                    Kind{"LatentAttentionOfRankedQueries", [](test::SyntheticModel& m) { m.make_deepseek2(true); }},
+                    Kind{"LatentAttentionOfHalves",
+                         [](test::SyntheticModel& m) {
+                           m.make_deepseek2(true);
+                           m.matrix_type = TensorType::F16;
+                           m.spec.latent.unrotated_size = 24;
+                           m.spec.head_count = 5;
+                         }},
+                    Kind{"LatentAttentionOfDeepSeekV2Lite",  // its heads
+                         [](test::SyntheticModel& m) {
+                           m.make_deepseek2(false);
+                           m.spec.layer_count = 2;
+                           m.spec.head_count = 16;
+                           m.spec.rope_dimension_count = 64;
+                           m.spec.latent = {.rank = 512, .unrotated_size = 128, .value_size = 128};
+                           m.spec.head_size = 576;
+                           m.matrix_type = TensorType::F16;
+                         },
+                         5e-3, KvType::I16},
+                    Kind{"LatentAttentionOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_deepseek2(true);
+                           m.spec.experts_used = m.spec.expert_count;  // which are chosen would depend on rounding
+                           m.spec.expert_size = 96;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25, KvType::I16},
                     Kind{"AllExpertsOfBlocks",  // which are chosen would depend on rounding
                          [](test::SyntheticModel& m) {
                            m.make_mixture(4, 4, true);

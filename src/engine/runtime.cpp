@@ -47,7 +47,7 @@ size_t weight_bytes_read_a_step(const ModelSpec& spec, const ModelWeights& weigh
       bytes += view->bytes.size();
     }
     for (const WeightView* view : layer.common_matrices()) {
-      bytes += row_bytes(view->type, view->columns) * static_cast<size_t>(view->rows);
+      bytes += row_bytes(view->type, view->stored_columns()) * static_cast<size_t>(view->stored_rows());
     }
     for (const WeightView* view : layer.expert_matrices()) {
       if (view->present())

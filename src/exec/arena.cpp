@@ -114,7 +114,11 @@ LatentArena lay_out_latent(Layout& layout, const ModelSpec& spec, const ModelWei
 
 }  // namespace
 
-PanelType panel_type(const WeightView& weight) { return static_cast<PanelType>(computed_type(weight.type)); }
+PanelType panel_type(const WeightView& weight) {
+  const TensorType type = computed_type(weight.type);
+  const bool blocks = unit_of(type).numbers > 1;
+  return static_cast<PanelType>(weight.turned && blocks ? TensorType::F16 : type);
+}
 
 Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const ArenaSize& size) {
   Kinds normed, attended, feed_forward, sampled;

@@ -81,7 +81,7 @@ struct Arena {
   int64_t floats = 0;  // size of it all
 };
 
-// The format in which the device holds a matrix.
+// The format in which the device holds a matrix; blocks that are turned are none any more.
 [[nodiscard]] PanelType panel_type(const WeightView& weight);
 
 // Rows are laid out in the kinds (float, int8) that the weights reading them take.

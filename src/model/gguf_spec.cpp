@@ -410,24 +410,22 @@ int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSp
   return head_size;
 }
 
-// D of latent attention, and what its heads are made of.   REQUIRES: RoPE's dimension count is set.
+// D of latent attention, and what its heads are made of. Files of before April 2025 state the heads multiplied out.
+// REQUIRES: RoPE's dimension count is set.
 void read_latent(const GgufFile& file, const SpecKeys& keys, ModelSpec& spec) {
-  if (!keys.find_count("attention.key_length_mla")) {
-    fail(ErrorCode::Unsupported,
-         "{}: metadata key {} is missing; supported: files with it (converted since April 2025), whose heads' matrices "
-         "are attn_k_b and attn_v_b",
-         file.path(), quote(keys.key("attention.key_length_mla")));
-  }
-  const int32_t query = keys.count("attention.key_length_mla"), rotated = spec.rope_dimension_count;
+  const bool absorbed = keys.find_count("attention.key_length_mla").has_value();
+  const int32_t query = keys.count(absorbed ? "attention.key_length_mla" : "attention.key_length");
+  const int32_t rotated = spec.rope_dimension_count;
   spec.latent = {.rank = keys.count("attention.kv_lora_rank"),
                  .query_rank = keys.find_count("attention.q_lora_rank", 0).value_or(0),
                  .unrotated_size = query - rotated,
-                 .value_size = keys.count("attention.value_length_mla")};
+                 .value_size = keys.count(absorbed ? "attention.value_length_mla" : "attention.value_length")};
+  if (!absorbed) spec.kv_head_count = 1;
   spec.head_size =
       static_cast<int32_t>(std::min<int64_t>(int64_t{rotated} + spec.latent.rank, limits::kHeadSizeMax + 1));
   for (const auto& [name, expected] :
        {std::pair("attention.key_length", spec.head_size), std::pair("attention.value_length", spec.latent.rank)}) {
-    if (const int32_t found = keys.count(name); found != expected) {
+    if (const int32_t found = keys.count(name); absorbed && found != expected) {
       fail(ErrorCode::CorruptFile,
            "{}: metadata key {} is {}, allowed with a latent rank of {} and {} rotated numbers: {}", file.path(),
            quote(keys.key(name)), found, spec.latent.rank, rotated, expected);

@@ -108,6 +108,7 @@ class WeightReader {
     weights.query = whole;
     weights.query.rows = both.rows / 2;
     weights.query.piece_rows = spec_.head_size;
+    weights.query.piece_stride = 2 * spec_.head_size;
     weights.query_gate = weights.query;
     weights.query_gate.name += " (gate)";
     const size_t head = row_bytes(whole.type, whole.columns) * static_cast<size_t>(spec_.head_size);
@@ -135,7 +136,7 @@ class WeightReader {
     }
   }
 
-  // What queries, keys and values are made by, in the absorbed form that files have since April 2025.
+  // What queries, keys and values are made by.
   void read_latent(const std::string& prefix, LayerWeights& weights) {
     const LatentShape& latent = spec_.latent;
     const int32_t hidden = spec_.hidden_size, rotated = spec_.rope_dimension_count, heads = spec_.head_count;
@@ -150,8 +151,29 @@ class WeightReader {
     const WeightView both = required(prefix + "attn_kv_a_mqa.weight", {latent.rank + rotated, hidden, false});
     weights.latent = part_of(both, 0, {latent.rank, hidden, false}, "latent");
     weights.rotated_key = part_of(both, weights.latent.bytes.size(), {rotated, hidden, false}, "rotated");
+    if (file_.find_tensor(prefix + "attn_kv_b.weight") != nullptr) return read_joined_heads(prefix, weights);
     weights.head_keys = required(prefix + "attn_k_b.weight", {latent.rank, latent.unrotated_size, false, heads});
     weights.head_values = required(prefix + "attn_v_b.weight", {latent.value_size, latent.rank, false, heads});
+  }
+
+  // In files of before April 2025: of each head the rows that its keys are made by, then those of its values. Queries
+  // need the former turned.
+  void read_joined_heads(const std::string& prefix, LayerWeights& weights) {
+    const LatentShape& latent = spec_.latent;
+    const int32_t of_head = latent.unrotated_size + latent.value_size;
+    const WeightView whole = required(prefix + "attn_kv_b.weight", {spec_.head_count * of_head, latent.rank, false});
+    WeightView &keys = weights.head_keys, &values = weights.head_values;
+    keys = values = whole;
+    keys.name += " (keys)";
+    keys.rows = spec_.head_count * latent.rank;
+    keys.columns = latent.unrotated_size;
+    keys.piece_rows = latent.rank;
+    keys.turned = true;
+    values.name += " (values)";
+    values.rows = spec_.head_count * latent.value_size;
+    values.piece_rows = latent.value_size;
+    values.bytes = whole.bytes.subspan(row_bytes(whole.type, latent.rank) * static_cast<size_t>(latent.unrotated_size));
+    keys.piece_stride = values.piece_stride = of_head;
   }
 
   // What begins at that byte.

@@ -23,14 +23,21 @@ struct WeightView {
   int32_t rows = 0;
   int32_t columns = 0;
   std::span<const std::byte> bytes;
-  // 0: rows lie one after the other; else so many do, then as many of another matrix, and so on (heads of two kinds).
-  int32_t piece_rows = 0;
+  // 0: rows lie one after the other; else so many do, and the piece behind them begins piece_stride of the file's rows
+  // behind theirs (heads of two kinds).
+  int32_t piece_rows = 0, piece_stride = 0;
+  // Each piece lies in the file with its rows and columns exchanged: `columns` rows of piece_rows numbers.
+  bool turned = false;
 
-  // Rows before it in `bytes`.
+  // Of the file's rows, the one that a row is, or, of turned pieces, that its piece begins with.
   [[nodiscard]] size_t place_of(size_t row) const {
     const auto piece = static_cast<size_t>(piece_rows);
-    return piece == 0 ? row : row / piece * 2 * piece + row % piece;
+    if (piece == 0) return row;
+    return row / piece * static_cast<size_t>(piece_stride) + (turned ? 0 : row % piece);
   }
+  // Rows of the file, and numbers of each.
+  [[nodiscard]] int32_t stored_rows() const { return turned ? rows / piece_rows * columns : rows; }
+  [[nodiscard]] int32_t stored_columns() const { return turned ? piece_rows : columns; }
   [[nodiscard]] bool present() const { return !bytes.empty(); }
 };
 

@@ -31,7 +31,8 @@ OLMO2 = {"post_norms": True, "no_norms": True, "all_head_norms": True, "untied":
 # architecture, E, F, H, G, D, RoPE numbers a head, RoPE base, layers, extras
 # delta_net: key heads, value heads, size of a head, every which layer has attention instead
 # short_convolution: tokens, the layers that have attention instead
-# latent: rank, that of queries (0: none), a head's numbers that are not rotated, its values
+# latent: rank, that of queries (0: none), a head's numbers that are not rotated, its values; joined_heads: as files of before
+# April 2025, which llama.cpp multiplies out
 # mamba: groups, heads, size of a head, of a key, the layers that have attention instead
 CASES = {
     "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
@@ -73,6 +74,9 @@ CASES = {
     "deepseek2_lite": ("deepseek2", 32, 40, 3, 1, 64, 16, 1e4, 2,
                        {"latent": (48, 0, 16, 32), "experts": (4, 2), "expert": 16, "shared_count": 2, "dense": 1,
                         "yarn": (40.0, 16), "yarn_log_multiplier": 0.0707, "untied": True}),
+    "deepseek2_joined": ("deepseek2", 32, 40, 3, 3, 32, 16, 1e4, 2,
+                         {"latent": (48, 0, 16, 32), "joined_heads": True, "experts": (4, 2), "expert": 16, "shared_count": 2,
+                          "dense": 1, "yarn": (40.0, 16), "yarn_log_multiplier": 0.0707, "untied": True}),
     "ernie4_5_moe": ("ernie4_5-moe", 32, 40, 4, 2, 8, 8, 1e4, 3,
                      {"experts": (5, 2), "expert": 16, "shared": 32, "router_bias": True, "dense": 1}),
     "gpt_oss": ("gpt-oss", 32, 16, 4, 2, 8, 8, 1.5e5, 3,
@@ -129,7 +133,8 @@ def write_model(path, case, llama3_as_keys=False):
     by_layers = "short_convolution" in extras or "mamba" in extras
     w.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if by_layers else kv_heads)
     w.add_key_length(head)
-    w.add_value_length(extras["latent"][0] if "latent" in extras else head)
+    joined_heads = extras.get("joined_heads")
+    w.add_value_length(extras["latent"][3 if joined_heads else 0] if "latent" in extras else head)
     w.add_rope_dimension_count(rope)
     w.add_rope_freq_base(base)
     w.add_layer_norm_rms_eps(1e-2 if "delta_net" in extras or "mamba" in extras else 1e-5)  # shows where it is added
@@ -187,8 +192,9 @@ def write_model(path, case, llama3_as_keys=False):
         rank, query_rank, plain, value = extras["latent"]
         w.add_kv_lora_rank(rank)
         w.add_q_lora_rank(query_rank)
-        w.add_key_length_mla(plain + rope)
-        w.add_value_length_mla(value)
+        if not joined_heads:
+            w.add_key_length_mla(plain + rope)
+            w.add_value_length_mla(value)
     if "softcaps" in extras:
         w.add_attn_logit_softcapping(extras["softcaps"][0])
         w.add_final_logit_softcapping(extras["softcaps"][1])
@@ -284,8 +290,11 @@ def write_model(path, case, llama3_as_keys=False):
         matrix(block + ("attn_q_b.weight" if query_rank else "attn_q.weight"), heads * (plain + rope), query_rank or hidden)
         matrix(block + "attn_kv_a_mqa.weight", rank + rope, hidden)
         vector(block + "attn_kv_a_norm.weight", rank, 1.0)
-        matrices(block + "attn_k_b.weight", heads, rank, plain)
-        matrices(block + "attn_v_b.weight", heads, value, rank)
+        if joined_heads:
+            matrix(block + "attn_kv_b.weight", heads * (plain + value), rank)
+        else:
+            matrices(block + "attn_k_b.weight", heads, rank, plain)
+            matrices(block + "attn_v_b.weight", heads, value, rank)
         matrix(block + "attn_output.weight", hidden, heads * value)
 
     def attention(block):

@@ -114,12 +114,21 @@ const WeightView& rope_factors(const LoadedModel& model) {
 
 ReferenceModel::Matrix ReferenceModel::matrix(const WeightView& view) {
   Matrix result{view.rows, view.columns, {}};
-  const auto columns = static_cast<size_t>(view.columns);
-  const size_t stride = row_bytes(view.type, view.columns);
-  std::vector<float> row(columns);
-  const auto piece = static_cast<size_t>(view.piece_rows);
-  for (size_t r = 0; r < static_cast<size_t>(view.rows); ++r) {
-    const size_t place = piece > 0 ? r + r / piece * piece : r;
+  const auto rows = static_cast<size_t>(view.rows), columns = static_cast<size_t>(view.columns);
+  const auto piece = static_cast<size_t>(view.piece_rows), apart = static_cast<size_t>(view.piece_stride);
+  const size_t stride = row_bytes(view.type, view.stored_columns());
+  std::vector<float> row(static_cast<size_t>(view.stored_columns()));
+  if (view.turned) {
+    result.numbers.resize(rows * columns);
+    for (size_t i = 0; i < rows / piece * columns; ++i) {
+      const size_t head = i / columns, column = i % columns;
+      dequantize_row(view.type, view.bytes.subspan((head * apart + column) * stride, stride), row);
+      for (size_t r = 0; r < piece; ++r) result.numbers[(head * piece + r) * columns + column] = double{row[r]};
+    }
+    return result;
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    const size_t place = piece > 0 ? r / piece * apart + r % piece : r;
     dequantize_row(view.type, view.bytes.subspan(place * stride, stride), row);
     result.numbers.insert(result.numbers.end(), row.begin(), row.end());
   }

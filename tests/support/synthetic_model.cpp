@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/rng.h"
@@ -74,13 +72,14 @@ class ModelBuilder {
     }
     count("attention.head_count", spec_.head_count);
     write_kv_heads();
-    count("attention.key_length", spec_.head_size);
-    count("attention.value_length", spec_.is_latent() ? spec_.latent.rank : spec_.head_size);
+    const bool absorbed = spec_.is_latent() && !model_.joined_heads;
+    count("attention.key_length", absorbed ? spec_.head_size : spec_.projected_query_size());
+    count("attention.value_length", absorbed ? spec_.latent.rank : spec_.attended_size());
     if (spec_.is_latent()) {
       count("attention.kv_lora_rank", spec_.latent.rank);
       if (spec_.latent.query_rank > 0) count("attention.q_lora_rank", spec_.latent.query_rank);
-      count("attention.key_length_mla", spec_.projected_query_size());
-      count("attention.value_length_mla", spec_.latent.value_size);
+      if (absorbed) count("attention.key_length_mla", spec_.projected_query_size());
+      if (absorbed) count("attention.value_length_mla", spec_.latent.value_size);
       writer_.key_f32(key("rope.scaling.yarn_log_multiplier"), 0.0707F);
     }
     count("rope.dimension_count", spec_.rope_dimension_count);
@@ -138,7 +137,7 @@ class ModelBuilder {
   void write_kv_heads() {
     const std::string key = spec_.architecture + ".attention.head_count_kv";
     if (!spec_.has_state() || is_of(StateKind::DeltaNet)) {
-      writer_.key_u32(key, static_cast<uint32_t>(spec_.kv_head_count));
+      writer_.key_u32(key, static_cast<uint32_t>(model_.joined_heads ? spec_.head_count : spec_.kv_head_count));
       return;
     }
     std::vector<int32_t> heads;
@@ -230,8 +229,12 @@ class ModelBuilder {
            latent.query_rank > 0 ? latent.query_rank : hidden, false);
     linear(prefix + "attn_kv_a_mqa", spec_.head_size, hidden, false);
     vector(prefix + "attn_kv_a_norm.weight", latent.rank, 1.0F);
-    matrix(prefix + "attn_k_b.weight", latent.rank, latent.unrotated_size, model_.matrix_type, heads);
-    matrix(prefix + "attn_v_b.weight", latent.value_size, latent.rank, model_.matrix_type, heads);
+    if (model_.joined_heads) {
+      linear(prefix + "attn_kv_b", heads * (latent.unrotated_size + latent.value_size), latent.rank, false);
+    } else {
+      matrix(prefix + "attn_k_b.weight", latent.rank, latent.unrotated_size, model_.matrix_type, heads);
+      matrix(prefix + "attn_v_b.weight", latent.value_size, latent.rank, model_.matrix_type, heads);
+    }
     linear(prefix + "attn_output", hidden, heads * latent.value_size, false);
   }
 

@@ -29,10 +29,11 @@ struct SyntheticModel {
   bool norms_before = true, norms_behind = false;  // attention and feed-forward
   bool joined = false;                             // attn_qkv, and ffn_up with the gate's rows
   bool choice_bias = false, shared_gate = false;   // of mixtures of experts (spec.expert_count > 0)
-  bool sinks = false;                    // of attention, and biases of router and experts, as gpt-oss has them
-  int32_t predicting_layers = 0;         // behind the model's own, of which the file has a tensor each (MTP)
-  int32_t dense_layers = 0;              // of these the first so many have no experts
-  std::vector<float> rope_factors;       // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
+  bool joined_heads = false;        // attn_kv_b in the place of attn_k_b and attn_v_b, and its keys (spec.is_latent())
+  bool sinks = false;               // of attention, and biases of router and experts, as gpt-oss has them
+  int32_t predicting_layers = 0;    // behind the model's own, of which the file has a tensor each (MTP)
+  int32_t dense_layers = 0;         // of these the first so many have no experts
+  std::vector<float> rope_factors;  // tensor rope_freqs.weight; rope_dimension_count / 2 of them, or none
   std::vector<float> rope_factors_long;  // likewise rope_factors_long.weight; rope_factors are the short ones then
   bool with_vocabulary = false;          // SentencePiece: <unk> <s> </s>, the 256 bytes, then " d0", " d1", ...
   uint64_t seed = 1;

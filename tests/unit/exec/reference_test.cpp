@@ -285,6 +285,20 @@ INSTANTIATE_TEST_SUITE_P(
                            m.spec.latent.unrotated_size = 24;
                            m.spec.head_count = 5;
                          }},
+                    Kind{"LatentAttentionOfJoinedHeads",
+                         [](test::SyntheticModel& m) {
+                           m.make_deepseek2(false);
+                           m.joined_heads = true;
+                         }},
+                    Kind{"LatentAttentionOfJoinedHeadsOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_deepseek2(true);
+                           m.joined_heads = true;
+                           m.spec.experts_used = m.spec.expert_count;
+                           m.spec.expert_size = 96;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25},
                     Kind{"LatentAttentionOfDeepSeekV2Lite",  // its heads
                          [](test::SyntheticModel& m) {
                            m.make_deepseek2(false);

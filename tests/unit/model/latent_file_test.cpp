@@ -7,6 +7,7 @@
 
 #include "model/gguf_spec.h"
 #include "model/model_loader.h"
+#include "model/quantize_file.h"
 #include "support/expect_error.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
@@ -57,6 +58,47 @@ TEST(LatentFiles, HaveEveryTensor) {
     }
     EXPECT_FALSE(loaded.weights.layers[0].has_experts());
     EXPECT_EQ(loaded.weights.layers[1].down.name, "blk.1.ffn_down_shexp.weight");
+  }
+}
+
+// Files of before April 2025: of each head the rows of its keys, which are turned, and those of its values.
+TEST(LatentFiles, MayHaveJoinedHeads) {
+  const TempFolder folder;
+  SyntheticModel model = deepseek2(false);
+  model.joined_heads = true;
+  const LoadedModel loaded = load_latent(folder, model);
+  EXPECT_EQ(loaded.spec.kv_head_count, 1);
+  EXPECT_EQ(loaded.spec.head_size, 16 + 64);
+  EXPECT_EQ(loaded.spec.latent.value_size, 48);
+  EXPECT_EQ(loaded.spec.latent.unrotated_size, 32);
+  const LayerWeights& layer = loaded.weights.layers[2];
+  EXPECT_EQ(layer.head_keys.name, "blk.2.attn_kv_b.weight (keys)");
+  EXPECT_EQ(layer.head_keys.rows, 4 * 64);
+  EXPECT_EQ(layer.head_keys.columns, 32);
+  EXPECT_EQ(layer.head_keys.place_of(65), size_t{80});
+  EXPECT_EQ(layer.head_values.rows, 4 * 48);
+  EXPECT_EQ(layer.head_values.columns, 64);
+  EXPECT_EQ(layer.head_values.place_of(49), size_t{81});
+  EXPECT_EQ(layer.head_values.bytes.data() - layer.head_keys.bytes.data(), 32 * 64 * 4);
+}
+
+TEST(LatentFiles, AreReadWhenConverted) {
+  const TempFolder folder;
+  for (const bool joined : {false, true}) {
+    SyntheticModel model = deepseek2(true);
+    model.joined_heads = joined;
+    const std::string output = folder.file("out.gguf");
+    (void)quantize_file({.input_path = folder.write("in.gguf", build_model(model).bytes()),
+                         .output_path = output,
+                         .type = TensorType::Q8_0},
+                        [](const QuantizeProgress&) {});
+    const LoadedModel loaded = load_model(output);
+    const LayerWeights& layer = loaded.weights.layers[1];
+    EXPECT_EQ(layer.head_keys.type, TensorType::Q8_0);
+    EXPECT_EQ(layer.head_values.type, TensorType::Q8_0);
+    EXPECT_EQ(layer.query_down.type, TensorType::Q8_0);
+    EXPECT_EQ(layer.latent_norm.type, TensorType::F32);
+    EXPECT_EQ(layer.query_down_norm.type, TensorType::F32);
   }
 }
 
@@ -128,16 +170,13 @@ TEST(LatentFiles, RefuseWhatCannotBeRun) {
           [](SyntheticModel& m) { m.spec.kv_head_count = 2; });
   refused(ErrorCode::Unsupported, "the model's experts are in 3 groups, supported beside latent attention: 1",
           [](SyntheticModel& m) { m.spec.expert_groups = 3; });
-  const auto refused_keys = [&](const char* text, auto&& change) {
-    INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, text, [&] { (void)spec_of_keys(47, 1000, change); });
-  };
-  refused_keys("keys.gguf: metadata key 'deepseek2.attention.key_length_mla' is missing; supported: files with it",
-               [](GgufWriter&) {});
-  refused_keys("keys.gguf: metadata key 'deepseek2.attention.temperature_scale' is 0.1, supported: 0",
-               [](GgufWriter& writer) {
-                 state_head_sizes(writer);
-                 writer.key_f32("deepseek2.attention.temperature_scale", 0.1F);
-               });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
+                        "keys.gguf: metadata key 'deepseek2.attention.temperature_scale' is 0.1, supported: 0", [&] {
+                          (void)spec_of_keys(47, 1000, [](GgufWriter& writer) {
+                            state_head_sizes(writer);
+                            writer.key_f32("deepseek2.attention.temperature_scale", 0.1F);
+                          });
+                        });
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "the model's heads' unrotated size is -8, allowed: 1 to 1024", [&] {
     (void)spec_of_keys(47, 1000, [](GgufWriter& writer) {
       writer.key_u32("deepseek2.attention.key_length_mla", 56);

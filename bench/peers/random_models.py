@@ -3,8 +3,8 @@
 """A model in the shape of a published one, with random weights, to measure speed with.
     random_models.py SHAPE TYPE TOKENIZER.gguf OUT.gguf        Needs: pip install gguf numpy
 SHAPE, mixtures of experts: granite-1b-a400m (Granite 3.1), olmoe-1b-7b, qwen3-30b-a3b-8l (8 of its 48 layers), gpt-oss-20b,
-gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40); dense: qwen3.5-0.8b, qwen3.5-2b, qwen3.5-4b, lfm2-1.2b,
-granite-4.0-h-1b.
+gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40), glm-4.7-flash-8l (8 of 47); dense: qwen3.5-0.8b, qwen3.5-2b,
+qwen3.5-4b, lfm2-1.2b, granite-4.0-h-1b.
 TYPE: f16, q8_0, q4_0, with which the matrix of the logits is q8_0, or mxfp4, with which all but the experts is.
 TOKENIZER: a file with a SentencePiece vocabulary, of which up to 32,000 tokens are taken; where the shape has more, the others
 are made up.
@@ -37,6 +37,11 @@ LARGE_QWEN35 = QWEN35 | {"delta_net": (16, 32, 128, 4, 4)}
 LFM2 = {"short_convolution": (3, (2, 5, 8, 10, 12, 14))}
 GRANITE_HYBRID = {"mamba": (1, 48, 64, 128, 4, (5, 15, 25, 35))}
 
+# GLM 4.7 Flash: its config.json.
+# latent: rank, that of queries, a head's numbers that are not rotated, its values; dense: the first so many layers without
+# experts, their F
+GLM = {"latent": (512, 768, 192, 256), "rope": 64, "dense": (1, 10240), "shared": 1536}
+
 # architecture, layers, E, heads, KV heads, head size, F (of an expert), experts, of a token, tied, normed heads, scales,
 # RoPE base, tokens, extras
 SHAPES = {
@@ -50,6 +55,7 @@ SHAPES = {
     "qwen3.5-4b": ("qwen35", 32, 2560, 16, 4, 256, 9216, 0, 0, True, 256, (), 1e7, 248320, LARGE_QWEN35),
     "qwen3.5-35b-a3b-8l": ("qwen35moe", 8, 2048, 16, 2, 256, 512, 256, 8, False, 256, (), 1e7, 32000,
                            LARGE_QWEN35 | {"shared": 512}),
+    "glm-4.7-flash-8l": ("deepseek2", 8, 2048, 20, 1, 576, 1536, 64, 4, False, 0, (), 1e6, 32000, GLM),
     "lfm2-1.2b": ("lfm2", 16, 2048, 32, 8, 64, 8192, 0, 0, True, 64, (), 1e6, 65536, LFM2),
     "granite-4.0-h-1b": ("granitehybrid", 40, 1536, 12, 4, 128, 4096, 0, 0, True, 0, (12.0, 0.22, 0.0078125, 6.0), 1e4, 100352,
                          GRANITE_HYBRID),
@@ -115,27 +121,38 @@ def main():
     (architecture, layers, hidden, heads, kv_heads, head, size, experts, used, tied, norm, scales, base, vocabulary,
      extras) = SHAPES[shape]
     oss, delta_net, shared = extras.get("sinks"), extras.get("delta_net"), extras.get("shared", 0)
+    latent, (dense_layers, dense_size) = extras.get("latent"), extras.get("dense", (0, size))
     writer = gguf.GGUFWriter(sys.argv[4], architecture, use_temp_file=True)
     writer.add_name(f"{shape}-random")
     writer.add_block_count(layers)
     writer.add_context_length(4096)
     writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(size)
+    writer.add_feed_forward_length(dense_size)
     if experts:
         writer.add_expert_feed_forward_length(size)
         writer.add_expert_count(experts)
         writer.add_expert_used_count(used)
-    if shared:
+    if shared and not latent:
         writer.add_expert_shared_feed_forward_length(shared)
     writer.add_head_count(heads)
     by_layers = "short_convolution" in extras or "mamba" in extras
     writer.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if by_layers else kv_heads)
     writer.add_key_length(head)
-    writer.add_value_length(head)
+    writer.add_value_length(latent[0] if latent else head)
     writer.add_rope_dimension_count(extras.get("rope", head))
     writer.add_rope_freq_base(base)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_vocab_size(vocabulary)
+    if latent:
+        writer.add_kv_lora_rank(latent[0])
+        writer.add_q_lora_rank(latent[1])
+        writer.add_key_length_mla(latent[2] + extras["rope"])
+        writer.add_value_length_mla(latent[3])
+        writer.add_leading_dense_block_count(dense_layers)
+        writer.add_expert_shared_count(shared // size)
+        writer.add_expert_weights_scale(1.8)
+        writer.add_expert_weights_norm(True)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if oss:
         writer.add_sliding_window(128)
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -174,6 +191,18 @@ def main():
             vector(block + "attn_q_norm.weight", norm)
             vector(block + "attn_k_norm.weight", norm)
         matrix(block + "attn_output.weight", hidden, heads * head, kind=dense)
+
+    def latent_attention(block):
+        rank, query_rank, unrotated, value = latent
+        rope = extras["rope"]
+        matrix(block + "attn_q_a.weight", query_rank, hidden, kind=dense)
+        vector(block + "attn_q_a_norm.weight", query_rank)
+        matrix(block + "attn_q_b.weight", heads * (unrotated + rope), query_rank, kind=dense)
+        matrix(block + "attn_kv_a_mqa.weight", rank + rope, hidden, kind=dense)
+        vector(block + "attn_kv_a_norm.weight", rank)
+        matrix(block + "attn_k_b.weight", heads, rank, unrotated, kind=dense)
+        matrix(block + "attn_v_b.weight", heads, value, rank, kind=dense)
+        matrix(block + "attn_output.weight", hidden, heads * value, kind=dense)
 
     def state_layer(block):
         """Decays are below 1 and reach from almost 1 to almost 0, so no state grows and none vanishes."""
@@ -233,8 +262,9 @@ def main():
         matrix(block + "ffn_gate_exps.weight", experts, size, hidden)
         matrix(block + "ffn_up_exps.weight", experts, size, hidden)
         matrix(block + "ffn_down_exps.weight", experts, hidden, size)
-        if shared:
+        if shared and not latent:
             matrix(block + "ffn_gate_inp_shexp.weight", hidden, kind=F32)
+        if shared:
             matrix(block + "ffn_gate_shexp.weight", shared, hidden, kind=dense)
             matrix(block + "ffn_up_shexp.weight", shared, hidden, kind=dense)
             matrix(block + "ffn_down_shexp.weight", hidden, shared, kind=dense)
@@ -248,18 +278,20 @@ def main():
         vector(block + "attn_norm.weight", hidden)
         if has_state(extras, i):
             state_layer(block)
+        elif latent:
+            latent_attention(block)
         else:
             attention(block)
         vector(block + ("post_attention_norm.weight" if extras.get("post_attention") else "ffn_norm.weight"), hidden)
         if oss:
             vector(block + "attn_output.bias", hidden, value=0.0)
             vector(block + "attn_sinks.weight", heads)
-        if experts:
+        if experts and i >= dense_layers:
             mixture(block)
             continue
-        matrix(block + "ffn_gate.weight", size, hidden, kind=dense)
-        matrix(block + "ffn_up.weight", size, hidden, kind=dense)
-        matrix(block + "ffn_down.weight", hidden, size, kind=dense)
+        matrix(block + "ffn_gate.weight", dense_size, hidden, kind=dense)
+        matrix(block + "ffn_up.weight", dense_size, hidden, kind=dense)
+        matrix(block + "ffn_down.weight", hidden, dense_size, kind=dense)
     print(file=sys.stderr)
     vector("token_embd_norm.weight" if "short_convolution" in extras else "output_norm.weight", hidden)
     if not tied:

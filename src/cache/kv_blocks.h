@@ -75,9 +75,9 @@ class KvBlocks {
   void prefetch_publish(BlockId block, PrefixKey key) const { tree_.prefetch_insert(block, key); }
 
   // Puts the block that already holds the same content in the place of table[full.index], which goes back to the pool:
-  // the bits are the same, by the determinism contract. holds_slot: the sequence holds that of the old block, and that
-  // of the other one from now on. REQUIRES: try_publish() gave false; no plan that was not submitted yet refers to the
-  // old block.
+  // the bits are the same, by the determinism contract.
+  // holds_slot: the sequence holds the old block's local slot, and from now on that of the other one.
+  // REQUIRES: try_publish() gave false; no plan that was not submitted yet refers to the old block.
   void adopt_twin(std::vector<BlockId>& table, const FullBlock& full, bool holds_slot);
 
   // Drops one reference of every block and empties the table.
@@ -93,8 +93,8 @@ class KvBlocks {
     return std::max(computed - options_.local_window + 1, 0) / options_.block_token_count;
   }
   // A sequence holds the slots of table[first, end) from now on, and no longer: what was computed in the local layers
-  // is kept for who finds the block, if it is in the tree. REQUIRES: has_local_slots(); of the first, that there are
-  // slots (local_slots_needed()).
+  // is kept for who finds the block, if it is in the tree.
+  // REQUIRES: has_local_slots(); of the first, that there are slots (SchedulerConfig::local_slots_needed()).
   void hold_slots(std::span<const BlockId> table, int32_t first, int32_t end);
   void let_go_of_slots(std::span<const BlockId> table, int32_t first, int32_t end);
   // With the first so many of `blocks` (a match, from the root on) a sequence can begin: the last of these, as far as

@@ -14,7 +14,6 @@
 // THREAD: the engine thread only.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,6 +24,7 @@
 #include "cache/eviction_queue.h"
 #include "cache/local_slots.h"
 #include "cache/radix_tree.h"
+#include "core/attended_tokens.h"
 
 namespace inflight {
 
@@ -90,7 +90,7 @@ class KvBlocks {
   [[nodiscard]] int32_t local_window() const { return options_.local_window; }
   // The first block of a sequence that its local layers read for the token behind `computed` ones.
   [[nodiscard]] int32_t first_local_block(int32_t computed) const {
-    return std::max(computed - options_.local_window + 1, 0) / options_.block_token_count;
+    return first_attended(computed, options_.local_window) / options_.block_token_count;
   }
   // A sequence holds the slots of table[first, end) from now on, and no longer: what was computed in the local layers
   // is kept for who finds the block, if it is in the tree.

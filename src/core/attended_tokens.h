@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much attention a part of a sequence asks for.
+// What tokens of a sequence attend to, with a window or without, and how much attention that is.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 namespace inflight {
+
+// The first position that the token at `position` attends to. window: it sees the last so many tokens, itself included;
+// 0 = all.
+[[nodiscard]] inline int32_t first_attended(int32_t position, int32_t window) {
+  return window == 0 ? 0 : std::max(position - window + 1, 0);
+}
 
 // Pairs of a query among `count` tokens and a token that it attends to, a layer and head; the queries begin at position
 // `computed`. sliding_window: each sees the last so many tokens, itself included; 0 = all.

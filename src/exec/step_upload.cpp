@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/math.h"
+#include "core/attended_tokens.h"
 #include "core/sampling_numbers.h"
 
 namespace inflight {
@@ -91,7 +92,7 @@ int32_t StepUpload::add_table(const BatchEntry& entry) {
 // The first unit of the slots of those that local layers read or write.
 int32_t StepUpload::add_local_table(const BatchEntry& entry, std::span<const int32_t> slots) {
   const int32_t table = append(entry.block_table.size());
-  const int32_t first = std::max(entry.computed_token_count - local_window_ + 1, 0) / block_token_count_;
+  const int32_t first = first_attended(entry.computed_token_count, local_window_) / block_token_count_;
   const int32_t end = div_ceil(entry.context_token_count(), block_token_count_);
   for (int32_t i = first; i < end; ++i) {
     const int32_t slot = slots[static_cast<size_t>(entry.block_table[static_cast<size_t>(i)])];
@@ -170,8 +171,7 @@ AttentionTables StepUpload::add_attention(const BatchPlan& plan, int32_t window)
       const int32_t rows = std::min(tile_rows, end - first);
       const int32_t context = entry.computed_token_count + (first - row) + rows;
       const int32_t position = context - rows;  // of the first row
-      const int32_t first_seen = window > 0 ? std::max(position - window + 1, 0) : 0;
-      const int32_t begin = first_seen / kAttentionPartition;
+      const int32_t begin = first_attended(position, window) / kAttentionPartition;
       const int32_t partitions = div_ceil(context, kAttentionPartition) - begin;
       const int32_t needed = head_count_ * partitions;
       const bool split = few && rows == 1 && partitions > 1 && slots + needed <= limits_.partial_slots;

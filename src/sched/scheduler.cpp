@@ -47,11 +47,13 @@ void check_slots(const SchedulerConfig& config, const KvBlocks& blocks) {
   const int32_t needed = std::min(config.local_slots_needed(blocks.local_window(), blocks.block_token_count()),
                                   blocks.pool().block_count());
   const int32_t slots = blocks.local_slots().slot_count();
-  if (slots < needed || config.sliding_window > 0 || config.has_state || config.host_blocks > 0 ||
-      config.host_cache_blocks > 0) {
-    fail(ErrorCode::InvalidArgument,
-         "local_slots is {}, allowed: {} to kv_blocks, without sliding_window, states and KV blocks in host memory",
-         slots, needed);
+  if (slots < needed || blocks.local_window() < 1 || config.sliding_window > 0 || config.has_state ||
+      config.host_blocks > 0 || config.host_cache_blocks > 0) {
+    fail(
+        ErrorCode::InvalidArgument,
+        "local_slots is {}, allowed: {} to kv_blocks, with local_window (is {}), without sliding_window, states and KV "
+        "blocks in host memory",
+        slots, needed, blocks.local_window());
   }
 }
 

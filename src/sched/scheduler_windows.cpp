@@ -6,6 +6,7 @@
 // with the sequences' lengths and a slot is always there (SchedulerConfig::local_slots_needed()).
 #include <algorithm>
 
+#include "core/attended_tokens.h"
 #include "sched/scheduler.h"
 
 namespace inflight {
@@ -14,8 +15,8 @@ namespace inflight {
 // table refers to every ancestor of its blocks (KvBlocks).
 void Scheduler::release_passed_blocks(Sequence& sequence) {
   if (config_.sliding_window == 0) return;
-  const int32_t first_seen = sequence.computed_token_count - config_.sliding_window + 1;
-  const int32_t passed = std::max(first_seen, 0) / blocks_.block_token_count();
+  const int32_t first_seen = first_attended(sequence.computed_token_count, config_.sliding_window);
+  const int32_t passed = first_seen / blocks_.block_token_count();
   if (passed <= std::max(sequence.released_block_count, shareable_block_count_ - 1)) return;
   if (sequence.published_block_count < shareable_block_count_) return;  // the host does not know its tokens yet
   blocks_.release_passed(sequence.block_table, sequence.released_block_count, passed);

@@ -52,7 +52,10 @@ static void norm_group(const Memory* memory, const NormArgs* args, int row, __lo
     EACH_THREAD(i, (count + 31) / 32 * 32) {
       const int k = column0 + i;
       const float y = k >= depth ? 0.0f : args->weight < 0 ? x[k] : x[k] * scale * weight[k];
-      if (args->added_to >= 0 && k < depth) memory->act[args->added_to + (size_t)row * depth + k] += y;
+      if (args->added_to >= 0 && k < depth) {
+        __global float* to = memory->act + args->added_to + (size_t)row * depth + k;
+        *to = args->after < 0 ? *to + y : (*to + y) * memory->vectors[args->after];
+      }
       if (args->out.floats >= 0 && k < depth) memory->prepared[args->out.floats + (size_t)row * depth + k] = y;
       tile[i / 32 * TILE_STRIDE + i % 32] = y;
     }
@@ -90,9 +93,10 @@ static void rope_group(const Memory* memory, const RopeArgs* args, int item)
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * SHARED_HEADS) * HEAD_SIZE;
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
-  rotate_heads(memory, key, 1, angles, args->key_norm, args->epsilon);
+  if (args->key >= 0) rotate_heads(memory, key, 1, angles, args->key_norm, args->epsilon);
   rotate_heads(memory, query, SHARED_HEADS, angles, args->query_norm, args->epsilon);
   barrier(CLK_GLOBAL_MEM_FENCE);
+  if (args->key < 0) return;
   const int slot = position % BLOCK_TOKENS, lane = slot % KV_GROUP;
   __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +
                          slot / KV_GROUP * KV_GROUP_BYTES;

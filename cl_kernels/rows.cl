@@ -2,7 +2,8 @@
 // rows.cl: operations on whole rows of activations.
 //   embed: out[t, :] = scale * table[token[t], :]; a token below 0 is the last one sampled for row -(token + 1)
 //   norm:  y[t, k] = x[t', k] * scale / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]; without a
-//          weight y = x. y is written as the rows of the next layer, or added to what stands at added_to.
+//          weight y = x. y is written as the rows of the next layer, or added to what stands at added_to, and the sum
+//          multiplied by the number at `after`.
 //   rope:  rotates q and k by position, in layers that do, each head normed before where the model has weights for it, and
 //          writes k and v of the token to its place in the paged KV storage
 // Accumulation: float; of a row 16 partial sums in a fixed order, of a head (norm_head) one sum in order.
@@ -50,8 +51,14 @@ static void write_normed(const Memory* memory, __global const NormArgs* args, in
     return;
   }
   __global float* to = memory->act + args->added_to + (size_t)row * args->depth + column;
-  store_columns(to, args->depth - column, a, 1);
-  if (column + 16 < args->depth) store_columns(to + 16, args->depth - column - 16, b, 1);
+  const int left = args->depth - column, scaled = args->after >= 0;
+  if (scaled) {
+    const float factor = memory->vectors[args->after];
+    a = (load_columns(to, left, 0.0f) + a) * factor;
+    b = (load_columns(to + 16, left - 16, 0.0f) + b) * factor;
+  }
+  store_columns(to, left, a, !scaled);
+  if (left > 16) store_columns(to + 16, left - 16, b, !scaled);
 }
 
 static void norm_item(const Memory* memory, __global const NormArgs* args, int row)
@@ -284,6 +291,7 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
     norm_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon);
     rotate_head(query + head * HEAD_SIZE, angles);
   }
+  if (args->key < 0) return;
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   norm_head(memory, key, args->key_norm, args->epsilon);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_stages.cl: the stages of a step as kernels, one launch a stage; one work-item an item, work-group of 1 on CPUs.
 //   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl. Where work-groups do the
-//   stages (run_groups.cl) only those of adapters, experts, states and latent attention are here.
+//   stages (run_groups.cl) only those that not every program has are here.
 
 #define STAGE_KERNEL(NAME, DO)                                                                      \
   __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
@@ -69,5 +69,13 @@ DEFINE_STAGE_KERNEL(read, state)
 #if ADAPTERS
 DEFINE_PRODUCT_KERNEL(shrink, adapter)
 DEFINE_PRODUCT_KERNEL(expand, adapter)
+#endif
+
+#if SWIGLU
 DEFINE_STAGE_KERNEL(swiglu, swiglu)
+#endif
+
+#if WIDE_HEADS
+DEFINE_STAGE_KERNEL(widen, widen)
+DEFINE_STAGE_KERNEL(narrow, narrow)
 #endif

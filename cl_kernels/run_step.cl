@@ -100,7 +100,13 @@ static void run_item(const Memory* memory, __global const Stage* stage, int item
 #if ADAPTERS
     case OP_SHRINK: shrink_item(memory, &stage->args.adapter, item); break;
     case OP_EXPAND: expand_item(memory, &stage->args.adapter, item); break;
+#endif
+#if SWIGLU
     case OP_SWIGLU: swiglu_item(memory, &stage->args.swiglu, item); break;
+#endif
+#if WIDE_HEADS
+    case OP_WIDEN: widen_item(memory, &stage->args.widen, item); break;
+    case OP_NARROW: narrow_item(memory, &stage->args.narrow, item); break;
 #endif
 #if EXPERTS
     case OP_ROUTE: route_item(memory, &stage->args.route, item); break;

@@ -25,9 +25,9 @@
 #define OP_STATISTICS 6
 #define OP_SAMPLE 7
 #define OP_CHANGE 8
-#define OP_SHRINK 9  // these three with -D ADAPTERS=1 only
+#define OP_SHRINK 9  // these two with -D ADAPTERS=1 only
 #define OP_EXPAND 10
-#define OP_SWIGLU 11
+#define OP_SWIGLU 11  // with -D SWIGLU=1 only
 #define OP_ROUTE 12  // these with -D EXPERTS=1 only
 #define OP_SORT 13
 #define OP_GATHER 14
@@ -38,6 +38,8 @@
 #define OP_READ 19
 #define OP_DIVIDE 20  // these with -D LATENT=1 only
 #define OP_HEADS 21
+#define OP_WIDEN 22  // these with -D WIDE_HEADS=1 only
+#define OP_NARROW 23
 
 #define STATE_DELTA_NET 1  // -D STATE_KIND; undefined: there are no states
 #define STATE_SHORT_CONVOLUTION 2
@@ -66,7 +68,14 @@ typedef struct {
 } Rows;
 
 typedef struct { Weight table; int tokens, out; float scale; } EmbedArgs;
-typedef struct { int in, rows_from, weight, depth; float epsilon, scale; int rows; Rows out; int added_to; } NormArgs;
+// rows: of `parts` to a row of the step. after: of a number that the sums at added_to are multiplied by; -1: none.
+typedef struct {
+  int in, rows_from, weight, depth;
+  float epsilon, scale;
+  int rows;
+  Rows out;
+  int added_to, after, parts;
+} NormArgs;
 typedef struct {
   Weight weight[2];
   int bias[2];
@@ -76,7 +85,7 @@ typedef struct {
   int long_items, long_panels;  // the first items have more of them
 } LinearArgs;
 typedef struct {
-  int query, key, value, positions, tables, layer;
+  int query, key, value, positions, tables, layer;  // key -1: K and V are another layer's
   int angles;                // offset of the layer's angles; -1: its heads are not rotated
   int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head (rows.cl) before it is rotated; -1: none
   float epsilon;
@@ -101,7 +110,7 @@ typedef struct {
   int part_panels[3];  // panels of a target, rounded up to whole items
   int panels, parts;   // of an item of expand; items of a tile
 } AdapterArgs;
-typedef struct { int gate, up, depth, rows; Rows out; } SwigluArgs;
+typedef struct { int gate, up, up_stride, depth, rows; Rows out; } SwigluArgs;  // up_stride: from row to row
 // Of experts; meaning: experts.cl.
 typedef struct {
   int logits, experts, used, normed, bias, chosen, weights;
@@ -143,6 +152,10 @@ typedef struct {
   int panels;  // of an item
 } HeadsArgs;
 
+// Of heads stored wider than they are; meaning: wide_heads.cl.
+typedef struct { int in, heads, size, weight; float epsilon; int out; } WidenArgs;
+typedef struct { int in, size, rows; Rows out; } NarrowArgs;
+
 typedef struct {
   int op;
   int items;
@@ -170,6 +183,8 @@ typedef struct {
     StateArgs state;
     DivideArgs divide;
     HeadsArgs heads;
+    WidenArgs widen;
+    NarrowArgs narrow;
     int words[26];
   } args;
 } Stage;  // 128 bytes

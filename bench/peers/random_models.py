@@ -4,7 +4,7 @@
     random_models.py SHAPE TYPE TOKENIZER.gguf OUT.gguf        Needs: pip install gguf numpy
 SHAPE, mixtures of experts: granite-1b-a400m (Granite 3.1), olmoe-1b-7b, qwen3-30b-a3b-8l (8 of its 48 layers), gpt-oss-20b,
 gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40), glm-4.7-flash-8l (8 of 47); dense: qwen3.5-0.8b, qwen3.5-2b,
-qwen3.5-4b, lfm2-1.2b, granite-4.0-h-1b.
+qwen3.5-4b, lfm2-1.2b, granite-4.0-h-1b, gemma-3-1b, gemma-4-e2b, gemma-4-e4b.
 TYPE: f16, q8_0, q4_0, with which the matrix of the logits is q8_0, or mxfp4, with which all but the experts is.
 TOKENIZER: a file with a SentencePiece vocabulary, of which up to 32,000 tokens are taken; where the shape has more, the others
 are made up.
@@ -42,6 +42,12 @@ GRANITE_HYBRID = {"mamba": (1, 48, 64, 128, 4, (5, 15, 25, 35))}
 # experts, their F
 GLM = {"latent": (512, 768, 192, 256), "rope": 64, "dense": (1, 10240), "shared": 1536}
 
+# Gemma 3 1B, Gemma 4 E2B and E4B: their config.json; of published files of the latter two one matrix is BF16.
+# windows: tokens, every which layer has none; local_head: size of a head of those with one; sharing: the last so many layers
+# attend to K and V of earlier ones, wide: F of these; layer_embeddings: numbers of a token's embedding in each layer
+GEMMA = {"post_norms": True, "windows": (512, 6)}
+GEMMA4 = GEMMA | {"local_head": 256, "layer_embeddings": 256, "local_base": 1e4}
+
 # architecture, layers, E, heads, KV heads, head size, F (of an expert), experts, of a token, tied, normed heads, scales,
 # RoPE base, tokens, extras
 SHAPES = {
@@ -57,12 +63,19 @@ SHAPES = {
                            LARGE_QWEN35 | {"shared": 512}),
     "glm-4.7-flash-8l": ("deepseek2", 8, 2048, 20, 1, 576, 1536, 64, 4, False, 0, (), 1e6, 32000, GLM),
     "lfm2-1.2b": ("lfm2", 16, 2048, 32, 8, 64, 8192, 0, 0, True, 64, (), 1e6, 65536, LFM2),
+    "gemma-3-1b": ("gemma3", 26, 1152, 4, 1, 256, 6912, 0, 0, True, 256, (), 1e6, 262144, GEMMA),
+    "gemma-4-e2b": ("gemma4", 35, 1536, 8, 1, 512, 6144, 0, 0, True, 512, (), 1e6, 262144,
+                    GEMMA4 | {"windows": (512, 5), "sharing": 20, "wide": 12288}),
+    "gemma-4-e4b": ("gemma4", 42, 2560, 8, 2, 512, 10240, 0, 0, True, 512, (), 1e6, 262144,
+                    GEMMA4 | {"sharing": 18, "wide": 10240}),
     "granite-4.0-h-1b": ("granitehybrid", 40, 1536, 12, 4, 128, 4096, 0, 0, True, 0, (12.0, 0.22, 0.0078125, 6.0), 1e4, 100352,
                          GRANITE_HYBRID),
 }
+BF16 = gguf.GGMLQuantizationType.BF16
 TYPES = {name: gguf.GGMLQuantizationType[name.upper()] for name in ("f16", "q8_0", "q4_0", "mxfp4")}
 F32 = gguf.GGMLQuantizationType.F32
 STANDARD_DEVIATION = 0.02
+PIECE_ROWS = 8192  # of a matrix are made at a time
 
 
 def add_tokenizer(writer, path, count):
@@ -122,12 +135,15 @@ def main():
      extras) = SHAPES[shape]
     oss, delta_net, shared = extras.get("sinks"), extras.get("delta_net"), extras.get("shared", 0)
     latent, (dense_layers, dense_size) = extras.get("latent"), extras.get("dense", (0, size))
+    layer_size = extras.get("layer_embeddings", 0)
     writer = gguf.GGUFWriter(sys.argv[4], architecture, use_temp_file=True)
     writer.add_name(f"{shape}-random")
     writer.add_block_count(layers)
     writer.add_context_length(4096)
     writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(dense_size)
+    sharing = range(layers - extras.get("sharing", 0), layers)
+    sizes = [extras["wide"] if i in sharing else dense_size for i in range(layers)]
+    writer.add_feed_forward_length(sizes if sharing else dense_size)
     if experts:
         writer.add_expert_feed_forward_length(size)
         writer.add_expert_count(experts)
@@ -158,6 +174,19 @@ def main():
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(32.0)
         writer.add_rope_scaling_orig_ctx_len(4096)
+    window, global_every = extras.get("windows", (0, 1))
+    local = [(i + 1) % global_every != 0 for i in range(layers)]
+    if window:
+        writer.add_sliding_window(window)
+    if layer_size:
+        writer.add_sliding_window_pattern(local)
+        writer.add_key_length_swa(extras["local_head"])
+        writer.add_value_length_swa(extras["local_head"])
+        writer.add_rope_dimension_count_swa(extras["local_head"])
+        writer.add_rope_freq_base_swa(extras["local_base"])
+        writer.add_shared_kv_layers(len(sharing))
+        writer.add_embedding_length_per_layer_input(layer_size)
+        writer.add_final_logit_softcapping(30.0)
     add_state_keys(writer, extras)
     for key, value in zip(("embedding_scale", "residual_scale", "attention.scale", "logit_scale"), scales):
         writer.add_float32(f"{architecture}.{key}", value)
@@ -174,22 +203,23 @@ def main():
         if kind == TYPES["mxfp4"]:
             writer.add_tensor(name, mxfp4(rng, dimensions), raw_dtype=kind)
             return
-        numbers = rng.standard_normal(dimensions, dtype=np.float32) * np.float32(STANDARD_DEVIATION)
-        if kind == F32:
-            writer.add_tensor(name, numbers)
-        else:
-            writer.add_tensor(name, gguf.quants.quantize(numbers, kind), raw_dtype=kind)
+        def quantised(*dimensions):
+            numbers = rng.standard_normal(dimensions, dtype=np.float32) * np.float32(STANDARD_DEVIATION)
+            return numbers if kind == F32 else gguf.quants.quantize(numbers, kind)
 
-    def attention(block):
+        pieces = [quantised(min(PIECE_ROWS, dimensions[0] - i), *dimensions[1:]) for i in range(0, dimensions[0], PIECE_ROWS)]
+        writer.add_tensor(name, np.concatenate(pieces), raw_dtype=kind)
+
+    def attention(block, head, own_keys):
         """Of a model with delta nets each head has rows of the query, then as many of its gate."""
         rows_q = heads * head * (2 if delta_net else 1)
-        for name, rows in (("q", rows_q), ("k", kv_heads * head), ("v", kv_heads * head)):
+        keys = [("k", kv_heads * head), ("v", kv_heads * head)] if own_keys else []
+        for name, rows in [("q", rows_q)] + keys:
             matrix(f"{block}attn_{name}.weight", rows, hidden, kind=dense)
             if oss:
                 vector(f"{block}attn_{name}.bias", rows, value=0.0)
-        if norm:
-            vector(block + "attn_q_norm.weight", norm)
-            vector(block + "attn_k_norm.weight", norm)
+        for name in ("q", "k") if norm and own_keys else ("q",) if norm else ():
+            vector(f"{block}attn_{name}_norm.weight", min(norm, head))
         matrix(block + "attn_output.weight", hidden, heads * head, kind=dense)
 
     def latent_attention(block):
@@ -272,6 +302,12 @@ def main():
     logits = TYPES["q8_0"] if sys.argv[2] in ("q4_0", "mxfp4") else kind
     dense = TYPES["q8_0"] if sys.argv[2] == "mxfp4" else kind
     matrix("token_embd.weight", vocabulary, hidden, kind=logits if tied else dense)
+    if layer_size:
+        matrix("per_layer_token_embd.weight", vocabulary, layers * layer_size, kind=logits)
+        matrix("per_layer_model_proj.weight", layers * layer_size, hidden, kind=BF16)
+        vector("per_layer_proj_norm.weight", layer_size)
+        factors = [1.0] * (head // 8) + [1e30] * (head // 2 - head // 8)  # a quarter of the numbers is rotated
+        writer.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
     for i in range(layers):
         print(f"\r{shape} {sys.argv[2]}: layer {i + 1} of {layers}", end="", file=sys.stderr, flush=True)
         block = f"blk.{i}."
@@ -281,7 +317,7 @@ def main():
         elif latent:
             latent_attention(block)
         else:
-            attention(block)
+            attention(block, extras.get("local_head", head) if local[i] else head, i not in sharing)
         vector(block + ("post_attention_norm.weight" if extras.get("post_attention") else "ffn_norm.weight"), hidden)
         if oss:
             vector(block + "attn_output.bias", hidden, value=0.0)
@@ -289,9 +325,17 @@ def main():
         if experts and i >= dense_layers:
             mixture(block)
             continue
-        matrix(block + "ffn_gate.weight", dense_size, hidden, kind=dense)
-        matrix(block + "ffn_up.weight", dense_size, hidden, kind=dense)
-        matrix(block + "ffn_down.weight", hidden, dense_size, kind=dense)
+        matrix(block + "ffn_gate.weight", sizes[i], hidden, kind=dense)
+        matrix(block + "ffn_up.weight", sizes[i], hidden, kind=dense)
+        matrix(block + "ffn_down.weight", hidden, sizes[i], kind=dense)
+        if extras.get("post_norms"):
+            vector(block + "post_attention_norm.weight", hidden)
+            vector(block + "post_ffw_norm.weight", hidden)
+        if layer_size:
+            matrix(block + "inp_gate.weight", layer_size, hidden, kind=dense)
+            matrix(block + "proj.weight", hidden, layer_size, kind=dense)
+            vector(block + "post_norm.weight", hidden)
+            vector(block + "layer_output_scale.weight", 1)
     print(file=sys.stderr)
     vector("token_embd_norm.weight" if "short_convolution" in extras else "output_norm.weight", hidden)
     if not tied:

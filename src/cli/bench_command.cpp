@@ -134,17 +134,21 @@ struct StepCost {
   StepCost(const nlohmann::json& info, const BenchFlags& flags)
       : batch(flags.batch),
         layer_flop(2.0 * info.at("model").at("layer_weights").get<double>()),
+        prompt_flop(2.0 * info.at("model").at("prompt_layer_weights").get<double>()),
         output_flop(2.0 * info.at("model").at("vocabulary_size").get<double>() *
                     info.at("model").at("embedding_length").get<double>()),
         pair_flop(4.0 * info.at("model").at("layers").get<double>() *
                   info.at("model").at("query_length").get<double>()),
+        prompt_share(info.at("model").at("prompt_layers").get<double>() / info.at("model").at("layers").get<double>()),
         weight_bytes(info.at("memory").at("weight_bytes_read_a_step")),
         kv_bytes(info.at("memory").at("kv_bytes_per_token")),
         step_tokens(info.at("limits").at("max_num_batched_tokens")) {}
 
   [[nodiscard]] Roofline prefill(double prompt_tokens, double tokens_per_second) const {
     const double pairs = prompt_tokens * (prompt_tokens + 1.0) / 2.0;
-    const double flop = batch * (prompt_tokens * layer_flop + output_flop + pairs * pair_flop);
+    // The last token alone goes through all layers.
+    const double layers = prompt_tokens * prompt_flop + (layer_flop - prompt_flop) + pairs * pair_flop * prompt_share;
+    const double flop = batch * (layers + output_flop);
     const double steps = std::ceil(batch * prompt_tokens / step_tokens);
     const double seconds = batch * prompt_tokens / tokens_per_second;
     return {flop / seconds, (steps * weight_bytes + batch * prompt_tokens * kv_bytes) / seconds};
@@ -156,7 +160,7 @@ struct StepCost {
             steps_per_second * (weight_bytes + batch * context * kv_bytes)};
   }
 
-  double batch, layer_flop, output_flop, pair_flop, weight_bytes, kv_bytes, step_tokens;
+  double batch, layer_flop, prompt_flop, output_flop, pair_flop, prompt_share, weight_bytes, kv_bytes, step_tokens;
 };
 
 double median_figure(std::vector<Sample> samples, double Sample::* figure) {

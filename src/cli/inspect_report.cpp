@@ -34,7 +34,7 @@ using Json = nlohmann::ordered_json;
 // window and the next token touch.
 size_t kv_bytes(const ModelSpec& spec, KvType type, int32_t tokens, int32_t sequences) {
   KvLayout layout = KvLayout::of(spec, kBlockTokens, type);
-  layout.local_layer_count = spec.local_layer_count();
+  layout.local_layer_count = spec.local_kv_layer_count();
   const int32_t blocks = div_ceil(tokens, kBlockTokens);
   const int32_t local = std::min(blocks, div_ceil(spec.local_window, kBlockTokens) + 1);
   const size_t bytes =
@@ -214,10 +214,11 @@ void add_model(const Inspection& inspection, std::string& out) {
     table.row({"layers", fmt::format("{}, hidden size {}, feed-forward size {}", spec.layer_count,
                                      grouped(spec.hidden_size), grouped(spec.feed_forward_size))});
     if (spec.expert_count > 0) table.row({"experts", experts_text(spec)});
-    table.row(
-        {"attention",
-         fmt::format("{}{}{}", attention_text(spec), window_text(spec),
-                     spec.has_state() ? fmt::format(", in {} of the layers", spec.attention_layer_count()) : "")});
+    table.row({"attention",
+               fmt::format("{}{}{}", attention_text(spec), window_text(spec),
+                           spec.has_state()               ? fmt::format(", in {} of the layers", spec.kv_layer_count())
+                           : spec.first_sharing_layer > 0 ? fmt::format(", K and V of {} layers", spec.kv_layer_count())
+                                                          : "")});
     if (spec.has_state()) table.row({"states", states_text(spec)});
     table.row({"positions", fmt::format("{} tokens, {}{}", grouped(spec.context_length), rope_text(spec),
                                         factors_text(inspection.file))});
@@ -308,7 +309,8 @@ Json spec_json(const ModelSpec& spec) {
           {"sliding_window", spec.sliding_window},
           {"local_window", spec.local_window},
           {"global_every", spec.global_every},
-          {"attention_layer_count", spec.attention_layer_count()},
+          {"attention_layer_count", spec.layer_count - spec.stateful_layer_count()},
+          {"kv_layer_count", spec.kv_layer_count()},
           {"state_bytes", spec.state_bytes()},
           {"norm_epsilon", spec.norm_epsilon},
           {"rope_base", spec.rope_base},

@@ -16,7 +16,7 @@ enum class KvType : int32_t { F16 = 0, F32 = 1, Q8_0 = 2, I16 = 3 };
 [[nodiscard]] const char* to_string(KvType type);  // "q8_0"
 
 struct KvLayout {
-  int32_t layer_count = 0;        // those that attend
+  int32_t layer_count = 0;        // those that have K and V
   int32_t local_layer_count = 0;  // of these, those whose K and V lie in slots; 0: all layers' lie in the blocks
   int32_t kv_head_count = 0;
   int32_t head_size = 0;

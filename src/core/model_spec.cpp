@@ -54,6 +54,29 @@ void validate_state(const StateShape& state) {
   }
 }
 
+// Heads of local layers are stored as those of the others, their two halves apart, so that all rotate the same pairs.
+void validate_local_heads(const ModelSpec& spec) {
+  if (spec.local_window == 0) {
+    fail(ErrorCode::Unsupported, "the model's local layers have heads of their own size, but it has no local layers");
+  }
+  require_range("head size of local layers", spec.local_head_size, 2, spec.head_size);
+  require_multiple("head size of local layers", spec.local_head_size, limits::kLocalHeadSizeUnit);
+  require_multiple("head size", spec.head_size, limits::kLocalHeadSizeUnit);
+  if (spec.rope_dimension_count != spec.head_size || spec.rope_style != RopeStyle::HalfSplit) {
+    fail(ErrorCode::Unsupported,
+         "the model rotates {} of {} numbers of a head; supported where local layers have heads of their own size: all",
+         spec.rope_dimension_count, spec.head_size);
+  }
+}
+
+// Each layer that shares K and V needs one of its kind before.
+void validate_sharing(const ModelSpec& spec) {
+  require_range("number of layers with K and V", spec.first_sharing_layer, 1, spec.layer_count);
+  if (spec.local_window > 0) {
+    require_range("number of layers with K and V", spec.first_sharing_layer, spec.global_every, spec.layer_count);
+  }
+}
+
 // Each head has matrices of its own, packed one after the other: none may end within a panel of outputs.
 void validate_latent(const ModelSpec& spec) {
   const LatentShape& latent = spec.latent;
@@ -77,6 +100,8 @@ void ModelSpec::validate() const {
   require_range("layer count", layer_count, 1, limits::kLayerCountMax);
   require_range("hidden size", hidden_size, 1, limits::kHiddenSizeMax);
   require_range("feed-forward size", feed_forward_size, 1, int64_t{8} * limits::kHiddenSizeMax);
+  for (const int32_t size : feed_forward_sizes) require_range("feed-forward size", size, 1, feed_forward_size);
+  require_range("embedding size of a layer", layer_embedding_size, 0, limits::kHiddenSizeMax);
   if (expert_count != 0) {
     require_range("expert count", expert_count, 1, limits::kExpertsMax);
     require_range("number of experts used", experts_used, 1, std::min(expert_count, limits::kExpertsUsedMax));
@@ -129,10 +154,12 @@ void ModelSpec::validate() const {
            "the model has a sliding window of {} tokens beside layers with states, supported: none",
            std::max(sliding_window, local_window));
     }
-    require_range("number of layers that attend", attention_layer_count(), 1, layer_count);
+    require_range("number of layers that attend", kv_layer_count(), 1, layer_count);
     validate_state(state);
   }
   if (is_latent()) validate_latent(*this);
+  if (local_head_size > 0) validate_local_heads(*this);
+  if (first_sharing_layer > 0) validate_sharing(*this);
   if (rope_scaling.kind == RopeScaling::Kind::Llama3) {
     require_range("RoPE original context length", rope_scaling.original_context_length, 1, limits::kContextTokensMax);
     require_positive("RoPE low frequency factor", rope_scaling.low_frequency_factor);

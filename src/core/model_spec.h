@@ -93,9 +93,10 @@ struct LatentShape {
 struct ModelSpec {
   std::string architecture;  // of those in model/architecture.cpp
   std::string name;
-  int32_t layer_count = 0;        // L
-  int32_t hidden_size = 0;        // E
-  int32_t feed_forward_size = 0;  // F
+  int32_t layer_count = 0;                  // L
+  int32_t hidden_size = 0;                  // E
+  int32_t feed_forward_size = 0;            // F, of the layer that has the largest
+  std::vector<int32_t> feed_forward_sizes;  // of each layer; empty: all have the same
   // Mixtures of experts: in layers with a router each token goes through experts_used of expert_count feed-forwards.
   int32_t expert_count = 0;           // X; 0: there are none
   int32_t experts_used = 0;           // of a token
@@ -109,7 +110,8 @@ struct ModelSpec {
   int32_t expert_groups_used = 1;
   int32_t head_count = 0;       // H query heads
   int32_t kv_head_count = 0;    // G, divides H
-  int32_t head_size = 0;        // D, even
+  int32_t head_size = 0;        // D, even; of layers that are not local where these have a size of their own
+  int32_t local_head_size = 0;  // of heads of local layers (Gemma 4), stored as D numbers; 0: D
   int32_t vocabulary_size = 0;  // V
   int32_t context_length = 0;   // tokens a sequence may have at most
   int32_t sliding_window = 0;   // last tokens that a token attends to in every layer, itself included; 0 = all
@@ -120,6 +122,7 @@ struct ModelSpec {
   Activation activation = Activation::Silu;
   // The norms of queries and keys, where there are any: of each head, or of all of a token's heads together.
   bool norms_heads_together = false;
+  bool norms_values = false;  // V of each head is normed, without weights, too
   float norm_epsilon = 1e-5F;
   // What numbers of the forward pass are multiplied by (Granite, MiniCPM, Gemma).
   float embedding_scale = 1.0F;  // embeddings
@@ -137,10 +140,14 @@ struct ModelSpec {
   // Where attention is latent, what is kept of a token is one KV head of D = rope_dimension_count + rank numbers, those
   // that are rotated first, that serve as K and as V.
   LatentShape latent;
-  int32_t unrotated_every = 0;   // the last of every so many layers does not rotate heads (NoPE); 0: all do
-  std::vector<bool> stateful;    // of each layer: it has a state in the place of attention; empty: all attend
-  StateShape state;              // those layers
-  bool gated_attention = false;  // what heads attend to is multiplied by 1 / (1 + exp(-gate))
+  int32_t unrotated_every = 0;  // the last of every so many layers does not rotate heads (NoPE); 0: all do
+  // Layers from this one on have no K and V of their own (Gemma 4): they attend to those of the last layer before it
+  // that is local, or not, as they are. So they need not compute tokens whose logits nobody wants. 0: there are none.
+  int32_t first_sharing_layer = 0;
+  int32_t layer_embedding_size = 0;  // P, numbers of a token's further embedding in each layer (Gemma 4); 0: none
+  std::vector<bool> stateful;        // of each layer: it has a state in the place of attention; empty: all attend
+  StateShape state;                  // those layers
+  bool gated_attention = false;      // what heads attend to is multiplied by 1 / (1 + exp(-gate))
   // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
   std::string pooling = "mean";
 
@@ -158,20 +165,38 @@ struct ModelSpec {
   [[nodiscard]] bool is_local(int32_t layer) const { return local_window > 0 && (layer + 1) % global_every != 0; }
   [[nodiscard]] bool rotates(int32_t layer) const { return unrotated_every == 0 || (layer + 1) % unrotated_every != 0; }
   [[nodiscard]] bool attends(int32_t layer) const { return stateful.empty() || !stateful[static_cast<size_t>(layer)]; }
-  // Layers before `end` that attend, or all: those that have K and V.
-  [[nodiscard]] int32_t attention_layer_count(int32_t end) const {
-    return end -
-           static_cast<int32_t>(std::count(stateful.begin(), stateful.begin() + (stateful.empty() ? 0 : end), true));
+  // Of a layer's heads as they are projected, where attention is not latent.
+  [[nodiscard]] int32_t head_size_of(int32_t layer) const {
+    return local_head_size > 0 && is_local(layer) ? local_head_size : head_size;
   }
-  [[nodiscard]] int32_t attention_layer_count() const { return attention_layer_count(layer_count); }
-  [[nodiscard]] int32_t local_layer_count() const {
-    return local_window > 0 ? layer_count - layer_count / global_every : 0;
+  [[nodiscard]] int32_t feed_forward_size_of(int32_t layer) const {
+    return feed_forward_sizes.empty() ? feed_forward_size : feed_forward_sizes[static_cast<size_t>(layer)];
   }
-  [[nodiscard]] int32_t stateful_layer_count() const { return layer_count - attention_layer_count(); }
-  // Its place among its kind: of those that attend, or of the others.
+  [[nodiscard]] bool shares_kv(int32_t layer) const { return first_sharing_layer > 0 && layer >= first_sharing_layer; }
+  // Layers before `end` with a state, or all.
+  [[nodiscard]] int32_t stateful_layer_count(int32_t end) const {
+    return static_cast<int32_t>(std::count(stateful.begin(), stateful.begin() + (stateful.empty() ? 0 : end), true));
+  }
+  [[nodiscard]] int32_t stateful_layer_count() const { return stateful_layer_count(layer_count); }
+  // Layers that every token of a prompt goes through.
+  [[nodiscard]] int32_t prompt_layer_count() const {
+    return first_sharing_layer > 0 ? first_sharing_layer : layer_count;
+  }
+  // Layers that have K and V of their own, and those of them that are local.
+  [[nodiscard]] int32_t kv_layer_count() const { return prompt_layer_count() - stateful_layer_count(); }
+  [[nodiscard]] int32_t local_kv_layer_count() const {
+    return local_window > 0 ? kv_layer_count() - kv_layer_count() / global_every : 0;
+  }
+  // Its place among its kind: of those that have K and V, or of those with a state; of a layer that shares K and V the
+  // place of the one that they are of.
   [[nodiscard]] int32_t place_of(int32_t layer) const {
-    const int32_t before = attention_layer_count(layer);
-    return attends(layer) ? before : layer - before;
+    if (shares_kv(layer)) {
+      const bool local = is_local(layer);
+      do --layer;
+      while (shares_kv(layer) || is_local(layer) != local);
+    }
+    const int32_t states = stateful_layer_count(layer);
+    return attends(layer) ? layer - states : states;
   }
   // What a sequence has besides K and V.
   [[nodiscard]] size_t state_bytes() const {

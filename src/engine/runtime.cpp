@@ -33,13 +33,12 @@ constexpr double kSharedMemoryShare = 0.25;
 constexpr size_t kPopulatedBytes = size_t{512} << 20;
 
 constexpr int32_t kLoraRankDefault = 16;  // vLLM's
-
 constexpr double kGiB = 1U << 30U;
 
 // Bytes of weights in the file that a step of one token reads: all but an untied embedding, of which one row is read,
 // and the experts that are not used. More tokens read the same, and more of the experts.
 size_t weight_bytes_read_a_step(const ModelSpec& spec, const ModelWeights& weights) {
-  size_t bytes = weights.output_norm.bytes.size() + weights.output.bytes.size();
+  size_t bytes = weights.output_norm.bytes.size() + weights.output.bytes.size() + weights.layer_projection.bytes.size();
   for (const LayerWeights& layer : weights.layers) {
     for (const WeightView* view :
          {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.attention_output_bias,
@@ -57,10 +56,10 @@ size_t weight_bytes_read_a_step(const ModelSpec& spec, const ModelWeights& weigh
   return bytes;
 }
 
-// Numbers of the matrices that each token is multiplied by, without the output's, of which only sampled ones are.
-int64_t layer_weights(const ModelSpec& spec, const ModelWeights& weights) {
-  int64_t numbers = 0;
-  for (const LayerWeights& layer : weights.layers) {
+// Numbers that a token is multiplied by in the first `count` layers.
+int64_t layer_weights(const ModelSpec& spec, const ModelWeights& weights, int32_t count) {
+  int64_t numbers = int64_t{weights.layer_projection.rows} * weights.layer_projection.columns;
+  for (const LayerWeights& layer : std::span(weights.layers).first(static_cast<size_t>(count))) {
     for (const WeightView* view : layer.common_matrices()) numbers += int64_t{view->rows} * view->columns;
     for (const WeightView* view : layer.expert_matrices()) {
       if (view->present()) numbers += int64_t{view->rows} / spec.expert_count * spec.experts_used * view->columns;
@@ -126,11 +125,11 @@ void check_states(const RuntimeOptions& options, const ModelSpec& spec) {
   if (options.kv_offloading_gib > 0.0) refuse("kv_offloading_size", fmt::format("{}", options.kv_offloading_gib), "0");
 }
 
-// Adapters have no stages for the matrices of latent attention.
-void check_latent(const RuntimeOptions& options, const ModelSpec& spec) {
-  if (!spec.is_latent() || options.max_loras == 0) return;
-  fail(ErrorCode::Unsupported, "max_loras is {}, allowed with a model of architecture {}, whose attention is latent: 0",
-       options.max_loras, spec.architecture);
+// Adapters have no stages for the matrices of latent attention, nor for layers whose sizes differ.
+void check_adapters(const RuntimeOptions& options, const ModelSpec& spec) {
+  if ((!spec.is_latent() && !spec.norms_values) || options.max_loras == 0) return;
+  fail(ErrorCode::Unsupported, "max_loras is {}, allowed with a model of architecture {}, whose {}: 0",
+       options.max_loras, spec.architecture, spec.is_latent() ? "attention is latent" : "layers differ in size");
 }
 
 // As many sequences as have states in an 8th of the memory and in one buffer.
@@ -156,9 +155,9 @@ int32_t kept_state_count(const RuntimeOptions& options, const ModelSpec& spec, c
 // Whether K and V of local layers lie in slots, which are given back when the window has passed: not where blocks are
 // copied to host memory, as wholes.
 bool has_local_slots(const RuntimeOptions& options, const ModelSpec& spec) {
-  const int32_t local = spec.local_layer_count();
+  const int32_t local = spec.local_kv_layer_count();
   const bool copied = options.scheduler.host_blocks > 0 || options.kv_offloading_gib > 0.0;
-  return local > 0 && local < spec.layer_count && !copied;
+  return local > 0 && local < spec.kv_layer_count() && !copied;
 }
 
 // A KV block of all models.
@@ -285,7 +284,7 @@ Runtime::Runtime(RuntimeOptions options)
   const LoadedModel model = load_model(options_.model);
   spec_ = model.spec;
   check_states(options_, spec_);
-  check_latent(options_, spec_);
+  check_adapters(options_, spec_);
   if (options_.fewer_seqs && spec_.has_state()) {
     options_.scheduler.max_num_seqs = seqs_with_states(options_, spec_, device_.info());
   }
@@ -313,7 +312,7 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
   target.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
   target.kept_states = options_.scheduler.kept_states = kept_state_count(options_, spec_, device_.info());
   if (has_local_slots(options_, spec_)) {
-    target.kv.local_layer_count = spec_.local_layer_count();
+    target.kv.local_layer_count = spec_.local_kv_layer_count();
     target.local_slots_min = options_.scheduler.local_slots_needed(spec_.local_window, options_.block_size);
   }
   target.max_loras = options_.max_loras;
@@ -440,7 +439,9 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"layers", spec_.layer_count},
                 {"embedding_length", spec_.hidden_size},
                 {"vocabulary_size", spec_.vocabulary_size},
-                {"layer_weights", layer_weights(spec_, weights)},
+                {"layer_weights", layer_weights(spec_, weights, spec_.layer_count)},
+                {"prompt_layers", spec_.prompt_layer_count()},
+                {"prompt_layer_weights", layer_weights(spec_, weights, spec_.prompt_layer_count())},
                 {"query_length", spec_.head_count * spec_.head_size},
                 {"context_length", spec_.context_length},
                 {"sliding_window", spec_.sliding_window},

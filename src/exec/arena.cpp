@@ -112,6 +112,20 @@ LatentArena lay_out_latent(Layout& layout, const ModelSpec& spec, const ModelWei
   return arena;
 }
 
+EmbeddingArena lay_out_embeddings(Layout& layout, const ModelSpec& spec, const ModelWeights& weights, int64_t rows) {
+  if (spec.layer_embedding_size == 0) return {};
+  Kinds gated;
+  for (const LayerWeights& layer : weights.layers) gated.add(layer.embedding_output);
+  const int64_t size = spec.layer_embedding_size, all = spec.layer_count * size;
+  EmbeddingArena arena;
+  arena.rows = layout.take(rows, all);
+  arena.projected = layout.take(rows, all);
+  if (spec.first_sharing_layer > 0) arena.last_rows = layout.take(rows, all);
+  arena.gate = layout.take(rows, size);
+  arena.gated = layout.take_rows(rows, size, gated.floats, gated.bytes);
+  return arena;
+}
+
 }  // namespace
 
 PanelType panel_type(const WeightView& weight) {
@@ -131,9 +145,11 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
       normed.add(*weight);
     }
     if (layer.shared_gate.present()) normed.floats = true;
+    normed.add(layer.embedding_gate);
     attended.add(layer.attention_output);
     feed_forward.add(layer.down);
   }
+  normed.add(weights.layer_projection);
   sampled.add(weights.output);
   const int64_t rows = size.rows, query = int64_t{spec.head_count} * spec.head_size;
   const int64_t key = int64_t{spec.kv_head_count} * spec.head_size;
@@ -151,6 +167,14 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
   arena.experts = lay_out_experts(layout, spec, weights, rows);
   arena.states = lay_out_states(layout, spec, weights, rows);
   arena.latent = lay_out_latent(layout, spec, weights, rows);
+  arena.embeddings = lay_out_embeddings(layout, spec, weights, rows);
+  if (spec.first_sharing_layer > 0) arena.last_hidden = layout.take(rows, spec.hidden_size);
+  if (spec.norms_values) {
+    arena.projected_query = layout.take(rows, query);
+    arena.projected_key = layout.take(rows, key);
+    arena.projected_value = layout.take(rows, key);
+    arena.narrowed = layout.take_rows(rows, query, attended.floats, attended.bytes);
+  }
   const bool post_norms = std::ranges::any_of(weights.layers, [](const LayerWeights& layer) {
     return layer.attention_post_norm.present() || layer.feed_forward_post_norm.present();
   });

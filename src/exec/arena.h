@@ -51,6 +51,14 @@ struct LatentArena {
   StageRows attended;          // [T][H*V]
 };
 
+// Where layers have embeddings of their own. L: layers, P: numbers of one.
+struct EmbeddingArena {
+  int32_t rows = kNone, projected = kNone;  // [T][L*P] each
+  int32_t last_rows = kNone;                // the same, of the last rows
+  int32_t gate = kNone;                     // [T][P]
+  StageRows gated;                          // [T][P]
+};
+
 struct Arena {
   int32_t hidden = 0;          // [T][E]
   int32_t query = 0;           // [T][H*D]
@@ -69,6 +77,12 @@ struct Arena {
   ExpertArena experts;
   StateArena states;
   LatentArena latent;
+  EmbeddingArena embeddings;
+  int32_t last_hidden = kNone;  // [T][E]: of the last rows, where layers share K and V
+  // Where heads are normed before they are stored: as they are projected, in layers of heads of S numbers.
+  int32_t projected_query = kNone;                         // [T][H*S]
+  int32_t projected_key = kNone, projected_value = kNone;  // [T][G*S]
+  StageRows narrowed;                                      // [T][H*S]
   // Where there are adapters, for steps that use them: the same rows with floats in any case, which A reads; gate and
   // up by themselves; and what has been multiplied by A.
   StageRows adapted_normed, adapted_feed_forward;

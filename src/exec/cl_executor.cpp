@@ -33,6 +33,8 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .adapters = options.max_loras > 0,
           .experts = spec.expert_count > 0,
           .latent = spec.is_latent(),
+          .wide_heads = spec.norms_values,
+          .layer_embeddings = spec.layer_embedding_size > 0,
           .state = spec.state,
           .state_layer_count = spec.stateful_layer_count()};
 }
@@ -224,13 +226,13 @@ void ClExecutor::read_hidden(const BatchPlan& plan, Flight& flight) {
   if (plan.hidden_row_count == 0) return;
   const auto width = static_cast<size_t>(spec_.hidden_size);
   flight.hidden.resize(static_cast<size_t>(plan.hidden_row_count) * width);
-  size_t row = 0, end_row = 0;  // in flight.hidden; in the step
+  size_t row = 0, end_row = 0;  // in flight.hidden; in the step, all of whose rows are computed to the end
   for (const BatchEntry& entry : plan.entries) {
     end_row += static_cast<size_t>(entry.scheduled_token_count);
     if (entry.hidden_wanted == 0) continue;
     const auto count = static_cast<size_t>(entry.hidden_wanted);
     const std::span<float> rows = std::span(flight.hidden).subspan(row * width, count * width);
-    activations_.read(rows, static_cast<size_t>(arena_.hidden) + (end_row - count) * width);
+    activations_.read(rows, static_cast<size_t>(forward_.last_hidden()) + (end_row - count) * width);
     for (size_t first = 0; first < rows.size(); first += width) {
       double squares = 0.0;
       for (size_t i = 0; i < width; ++i) squares += double{rows[first + i]} * double{rows[first + i]};

@@ -2,6 +2,7 @@
 #include "exec/forward_pass.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -51,7 +52,7 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
       adapters_(adapters) {
   int32_t in_block = 0, in_slot = 0;
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
-    if (!spec.attends(layer)) continue;
+    if (!spec.attends(layer) || spec.shares_kv(layer)) continue;
     is_local_.push_back(spec.is_local(layer));
     unit_.push_back(local_slots && spec.is_local(layer) ? in_slot++ : in_block++);
   }
@@ -62,6 +63,7 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
   for (const bool copied : {false, true}) {
     copied_ = copied;
     if (copied && copied_rows_ == 0) break;
+    arena_ = arena;
     add_layers(spec, weights, store);
     take(copied ? copied_layers_ : layers_);
     group_ = 0;
@@ -70,7 +72,7 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
   }
   copied_ = false;
   if (adapters.slot_size > 0) {
-    INFLIGHT_CHECK(!spec.is_latent());
+    INFLIGHT_CHECK(!spec.is_latent() && !spec.norms_values);
     adapted_ = true;
     arena_.normed = arena.adapted_normed;
     arena_.feed_forward = arena.adapted_feed_forward;
@@ -85,9 +87,71 @@ void ForwardPass::add_layers(const ModelSpec& spec, const ModelWeights& weights,
                                  .tokens = 0,
                                  .out = arena_.hidden,
                                  .scale = spec.hidden_embedding_scale()};
+  if (spec.layer_embedding_size > 0) add_layer_embeddings(spec, weights, store);
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    if (layer > 0 && layer == spec.first_sharing_layer) add_last_rows(spec);
     add_layer(spec, weights.layers[static_cast<size_t>(layer)], store, layer);
   }
+}
+
+void ForwardPass::add_copy(const ModelSpec& spec) {
+  next_group();
+  add_preparation(Operation::Norm).norm = norm(spec, kNone, prepared(arena_.normed));
+}
+
+// Of all layers: (e sqrt(P) + norm(W h / sqrt(E))) / sqrt(2), e the token's further embedding, h the one that layer 0
+// begins with. The root of E is taken out of the norm.
+void ForwardPass::add_layer_embeddings(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
+  const EmbeddingArena& embeddings = arena_.embeddings;
+  const auto size = static_cast<float>(spec.layer_embedding_size);
+  add(Operation::Embed).embed = {.table = store.matrix(weights.layer_embeddings),
+                                 .tokens = 0,
+                                 .out = embeddings.rows,
+                                 .scale = std::sqrt(size / 2.0F)};
+  add_copy(spec);
+  add_product(linear(store, weights.layer_projection, {}), prepared(arena_.normed), embeddings.projected,
+              weights.layer_projection.rows);
+  next_group();
+  add(Operation::Norm).norm = {.in = embeddings.projected,
+                               .rows_from = kNone,
+                               .weight = store.vector(weights.layer_projection_norm),
+                               .depth = spec.layer_embedding_size,
+                               .epsilon = spec.norm_epsilon * static_cast<float>(spec.hidden_size),
+                               .scale = std::sqrt(0.5F),
+                               .added_to = embeddings.rows,
+                               .parts = spec.layer_count};
+}
+
+void ForwardPass::add_last_rows(const ModelSpec& spec) {
+  const auto gather = [&](int32_t& rows, int32_t depth, int32_t out) {
+    add(Operation::Norm).norm = {
+        .in = rows, .rows_from = 0, .weight = kNone, .depth = depth, .epsilon = 0.0F, .out = {.floats = out}};
+    rows = out;
+  };
+  next_group();
+  last_begin_ = fitted_.size();
+  gather(arena_.hidden, spec.hidden_size, arena_.last_hidden);
+  if (spec.layer_embedding_size == 0) return;
+  gather(arena_.embeddings.rows, spec.layer_count * spec.layer_embedding_size, arena_.embeddings.last_rows);
+}
+
+// act(W_gate h) * the layer's embedding, through W_output and a norm, is added to the hidden states h.
+void ForwardPass::add_embedding(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                                int32_t layer) {
+  const EmbeddingArena& embeddings = arena_.embeddings;
+  const int32_t size = spec.layer_embedding_size;
+  add_copy(spec);
+  add_product(linear(store, weights.embedding_gate, {}), prepared(arena_.normed), embeddings.gate, size);
+  next_group();
+  add(Operation::Swiglu).swiglu = {.gate = embeddings.gate,
+                                   .up = embeddings.rows + layer * size,
+                                   .up_stride = spec.layer_count * size,
+                                   .depth = size,
+                                   .rows = 0,
+                                   .out = embeddings.gated};
+  next_group();
+  add_residual(linear(store, weights.embedding_output, {}), embeddings.gated, arena_.added);
+  add_post_norm(spec, store, weights.embedding_post_norm, weights.output_scale);
 }
 
 Stage& ForwardPass::add(Operation operation) {
@@ -185,7 +249,9 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
   add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, residual[0]);
   add_expand();
-  add_post_norm(spec, store, weights.feed_forward_post_norm);
+  const bool embeds = weights.embedding_gate.present();
+  add_post_norm(spec, store, weights.feed_forward_post_norm, embeds ? WeightView{} : weights.output_scale);
+  if (embeds) add_embedding(spec, weights, store, layer);
 }
 
 void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
@@ -217,139 +283,6 @@ void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, 
   }
   next_group();
   add_residual(linear(store, weights.state_output, {}), states.read, residual_of(weights.attention_post_norm));
-}
-
-void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
-                                int32_t layer) {
-  const int32_t products[] = {arena_.query, arena_.key, arena_.value};
-  const int32_t residual[] = {residual_of(weights.attention_post_norm)};
-  add_shrink(spec, {layer, LoraTarget::Query, arena_.normed.floats, products});
-  add_stored(store, weights.query, weights.query_bias, arena_.query);
-  if (spec.gated_attention) add_stored(store, weights.query_gate, {}, arena_.query_gate);
-  add_stored(store, weights.key, weights.key_bias, arena_.key);
-  add_stored(store, weights.value, weights.value_bias, arena_.value);
-  add_expand();
-  if (spec.norms_heads_together) {
-    next_group();
-    add_heads_norm(spec, store, weights.query_norm, arena_.query);
-    add_heads_norm(spec, store, weights.key_norm, arena_.key);
-  }
-  add_attended(spec, weights, store, layer,
-               {.query = arena_.query,
-                .key = arena_.key,
-                .value = arena_.value,
-                .query_norm = spec.norms_heads_together ? kNone : store.vector(weights.query_norm),
-                .key_norm = spec.norms_heads_together ? kNone : store.vector(weights.key_norm)});
-  StageRows attended_out = prepared(arena_.attended);
-  if (!copied_) attended_out.floats = kNone;
-  if (!takes_bytes(panel_type(weights.attention_output))) attended_out.bytes = kNone;
-  add_preparation(Operation::Combine).combine = {.in = arena_.attended.floats,
-                                                 .partials = arena_.partials,
-                                                 .layer = spec.place_of(layer),
-                                                 .out = attended_out,
-                                                 .sinks = store.vector(weights.attention_sinks),
-                                                 .gate = arena_.query_gate};
-  add_shrink(spec, {layer, LoraTarget::AttentionOutput, arena_.attended.floats, residual});
-  add_residual(linear(store, weights.attention_output, weights.attention_output_bias), prepared(arena_.attended),
-               residual[0]);
-  add_expand();
-}
-
-void ForwardPass::add_attended(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
-                               int32_t layer, RopeArgs rope) {
-  rope.layer = spec.place_of(layer);
-  rope.angles = RopeAngles::offset(spec, layer, position_count_);
-  rope.epsilon = spec.norm_epsilon;
-  next_group();
-  add(Operation::Rope).rope = rope;
-  next_group();
-  add(Operation::Attention).attention = {
-      .query = rope.query,
-      .out = arena_.attended.floats,
-      .partials = arena_.partials,
-      .layer = rope.layer,
-      .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2,
-      .sinks = store.vector(weights.attention_sinks)};
-  next_group();
-}
-
-// Heads attend to latent vectors: their queries are made ones for these, and what they attend to is made their values
-// behind attention. A head's numbers are the rotated ones, then those of the latent vector; the latter are its V.
-void ForwardPass::add_latent_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
-                                       int32_t layer) {
-  const LatentArena& latent = arena_.latent;
-  const int32_t size = spec.head_size, rotated = spec.rope_dimension_count, heads = spec.head_count;
-  const auto key = [&](const WeightView& weight, int32_t first) {
-    add_product(linear(store, weight, {}), prepared(arena_.normed), arena_.key + first, size);
-  };
-  key(weights.rotated_key, 0);
-  key(weights.latent, rotated);
-  if (weights.query_down.present()) {
-    add_stored(store, weights.query_down, {}, latent.query_down);
-    next_group();
-    add_preparation(Operation::Norm).norm = {.in = latent.query_down,
-                                             .rows_from = kNone,
-                                             .weight = store.vector(weights.query_down_norm),
-                                             .depth = spec.latent.query_rank,
-                                             .epsilon = spec.norm_epsilon,
-                                             .out = prepared(latent.query_normed)};
-    add_product(linear(store, weights.query, {}), prepared(latent.query_normed), latent.query, weights.query.rows);
-  } else {
-    add_stored(store, weights.query, {}, latent.query);
-  }
-  next_group();
-  add(Operation::Divide).divide = {.in = latent.query,
-                                   .size = spec.projected_query_size(),
-                                   .first = 0,
-                                   .depth = spec.latent.unrotated_size,
-                                   .out = latent.query_heads,
-                                   .rest = arena_.query,
-                                   .rest_stride = size};
-  next_group();
-  add_heads(spec, {.weight = store.matrix(weights.head_keys),
-                   .in = latent.query_heads,
-                   .out = {.floats = arena_.query + rotated},
-                   .row_stride = heads * size,
-                   .head_stride = size});
-  add_attended(spec, weights, store, layer,
-               {.query = arena_.query,
-                .key = arena_.key,
-                .value = arena_.key,
-                .query_norm = kNone,
-                .key_norm = store.vector(weights.latent_norm)});
-  add(Operation::Combine).combine = {
-      .in = arena_.attended.floats, .partials = arena_.partials, .layer = spec.place_of(layer)};
-  next_group();
-  add(Operation::Divide).divide = {.in = arena_.attended.floats,
-                                   .size = size,
-                                   .first = rotated,
-                                   .depth = spec.latent.rank,
-                                   .out = latent.attended_heads};
-  next_group();
-  const int32_t width = heads * spec.latent.value_size;
-  add_heads(spec, {.weight = store.matrix(weights.head_values),
-                   .in = latent.attended_heads,
-                   .out = {.floats = latent.values},
-                   .row_stride = width,
-                   .head_stride = spec.latent.value_size});
-  next_group();
-  add_preparation(Operation::Norm).norm = {.in = latent.values,
-                                           .rows_from = kNone,
-                                           .weight = kNone,
-                                           .depth = width,
-                                           .epsilon = spec.norm_epsilon,
-                                           .out = prepared(latent.attended)};
-  add_residual(linear(store, weights.attention_output, {}), prepared(latent.attended),
-               residual_of(weights.attention_post_norm));
-}
-
-void ForwardPass::add_heads(const ModelSpec& spec, HeadsArgs args) {
-  const int32_t of_head = panel_count(args.weight.outputs / spec.head_count);
-  const int32_t panels = panels_per_item(args.weight, of_head * spec.head_count, worker_count_, kItemsPerWorker, false);
-  args.panels = std::min(panels, of_head);
-  Stage& stage = add(Operation::Heads);
-  stage.heads = args;
-  stage.items = spec.head_count * div_ceil(of_head, args.panels);
 }
 
 NormArgs ForwardPass::norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const {
@@ -446,7 +379,8 @@ void ForwardPass::add_residual(LinearArgs args, const StageRows& in, int32_t out
   add_linear(args);
 }
 
-void ForwardPass::add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm) {
+void ForwardPass::add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm,
+                                const WeightView& scale) {
   if (!post_norm.present()) return;
   next_group();
   add(Operation::Norm).norm = {.in = arena_.added,
@@ -454,7 +388,8 @@ void ForwardPass::add_post_norm(const ModelSpec& spec, const WeightStore& store,
                                .weight = store.vector(post_norm),
                                .depth = spec.hidden_size,
                                .epsilon = spec.norm_epsilon,
-                               .added_to = arena_.hidden};
+                               .added_to = arena_.hidden,
+                               .after = store.vector(scale)};
 }
 
 void ForwardPass::add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
@@ -494,8 +429,12 @@ void ForwardPass::add_feed_forward(const ModelSpec& spec, const LayerWeights& we
   add_linear(args);
   add_expand();
   next_group();
-  add(Operation::Swiglu).swiglu = {
-      .gate = arena_.gate, .up = arena_.up, .depth = spec.feed_forward_size, .rows = 0, .out = arena_.feed_forward};
+  add(Operation::Swiglu).swiglu = {.gate = arena_.gate,
+                                   .up = arena_.up,
+                                   .up_stride = spec.feed_forward_size,
+                                   .depth = spec.feed_forward_size,
+                                   .rows = 0,
+                                   .out = arena_.feed_forward};
 }
 
 void ForwardPass::add_shrink(const ModelSpec& spec, const AdaptedMatrices& matrices) {

@@ -22,15 +22,24 @@ struct AttentionTables {
   int32_t partial_slots = 0;    // of the rows of the combine list that were split
 };
 
+// Rows that layers compute.
+struct RowTables {
+  int32_t rows = 0;
+  int32_t positions = 0;                       // [rows]
+  int32_t tables = 0, local_tables = 0;        // [rows]: where a row's table of the KV storage's units lies
+  AttentionTables attention, local_attention;  // of all layers but local ones, and of these
+};
+
 // Where a step's tables lie in the uploaded words, and how much there is of each.
 struct StepTables {
-  int32_t tokens = 0, positions = 0;                   // [rows]
-  int32_t tables = 0, local_tables = 0;                // [rows]: where a row's table of the KV storage's units lies
-  AttentionTables attention, local_attention;          // of all layers but local ones, and of these
-  int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]
+  RowTables all;                                       // of the step
+  RowTables last;                                      // of layers that share K and V: those that somebody wants
+  int32_t last_rows = 0;                               // [last.rows]: which of the step's these are
+  int32_t tokens = 0;                                  // [all.rows]
+  int32_t sampled_rows = 0, samples = 0, results = 0;  // [sampled]; of the rows that the last layer computes
   int32_t adapter_tiles = 0, adapter_tile_count = 0;   // 0: no row has an adapter
   int32_t state_entries = 0, state_entry_count = 0;    // of models with states
-  int32_t rows = 0, sampled = 0;
+  int32_t sampled = 0;
   bool changes = false;  // a sample's logits are changed or told
 };
 
@@ -47,6 +56,8 @@ class ForwardPass {
   // further round; the logits of samples [first, first + round_size()) are there until the next one.
   std::span<const Stage> fit_round(const StepTables& tables, int32_t first);
   [[nodiscard]] int32_t round_size() const { return size_.logit_rows; }
+  // Where the hidden states behind the last layer are, of StepTables::last where layers share K and V.
+  [[nodiscard]] int32_t last_hidden() const { return arena_.hidden; }
   // Stages, each with a counter: of all layers at most, and of one round of logits.
   [[nodiscard]] int32_t layer_stage_count() const {
     return static_cast<int32_t>(std::max(layers_.size(), adapted_layers_.size()));
@@ -69,10 +80,18 @@ class ForwardPass {
   [[nodiscard]] int32_t residual_of(const WeightView& post_norm) const {
     return post_norm.present() ? arena_.added : arena_.hidden;
   }
-  void add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm);
+  // scale: of what the sum is multiplied by, if it is there.
+  void add_post_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& post_norm,
+                     const WeightView& scale = {});
   // Of all heads of a row together, where they are.
   void add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, int32_t heads);
   void add_layers(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
+  void add_layer_embeddings(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
+  void add_embedding(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  // Goes on with the last rows alone.
+  void add_last_rows(const ModelSpec& spec);
+  // Hidden states as rows that linear layers read.
+  void add_copy(const ModelSpec& spec);
   void add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_gate_up(const LayerWeights& weights, const WeightStore& store, const StageRows& in);
   // With `adapted_`: shrink beside the linear layers, expand behind them.
@@ -85,6 +104,11 @@ class ForwardPass {
   // What a layer adds to the hidden states before its feed-forward.
   void add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  // The heads' numbers for RoPE; which of them are there: with K and V, or without.
+  void add_projections(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  void add_wide_heads(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  // Partitions of what heads attend to merged, as the next layer's rows.
+  void add_combined(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_stored(const WeightStore& store, const WeightView& weight, const WeightView& bias, int32_t out);
   // Stores a product of `in` in rows that lie `out_stride` floats from each other.
   void add_product(LinearArgs args, const StageRows& in, int32_t out, int32_t out_stride);
@@ -97,10 +121,11 @@ class ForwardPass {
   void add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store);
   [[nodiscard]] bool is_local(int32_t layer) const { return is_local_[static_cast<size_t>(layer)]; }
-  [[nodiscard]] const AttentionTables& attention_of(int32_t layer, const StepTables& tables) const;
+  [[nodiscard]] const AttentionTables& attention_of(int32_t layer, const RowTables& tables) const;
   [[nodiscard]] LinearArgs linear(const WeightStore& store, const WeightView& weight, const WeightView& bias) const;
-  void fit_stage(Stage& stage, const StepTables& tables) const;
+  void fit_stage(Stage& stage, const StepTables& tables, const RowTables& rows) const;
   void fit_state(Stage& stage, const StepTables& tables) const;
+  void fit_heads(Stage& stage, int32_t rows) const;
   void fit_logits(Stage& stage, const StepTables& tables, int32_t first, int32_t count) const;
   [[nodiscard]] bool has_copies(const StepTables& tables) const;
   void append_layers(const StepTables& tables);
@@ -113,7 +138,7 @@ class ForwardPass {
   Arena arena_;
   ArenaSize size_;
   KernelShape shape_;
-  std::vector<bool> is_local_;  // of each layer that attends
+  std::vector<bool> is_local_;  // of each layer that has K and V
   std::vector<int32_t> unit_;   // and which unit of a block, or slot, is its own
   int32_t position_count_;
   int32_t worker_count_;
@@ -127,6 +152,7 @@ class ForwardPass {
   bool adapted_ = false;               // the stages being added are for steps with adapters
   bool copied_ = false;                // and these for steps whose workers have copies of prepared rows
   AdapterArgs adapter_args_{};         // of the last shrink
+  size_t last_begin_ = 0;              // stages of the lists below, of layers, before those of the last rows alone
   std::vector<Stage> layers_;          // embedding and all layers
   std::vector<Stage> copied_layers_;   // the same for steps of few rows, if these are fused
   std::vector<Stage> adapted_layers_;  // the same for steps with adapters

@@ -15,14 +15,14 @@ constexpr int32_t kMergedMax = 256;       // partitions of heads that each worke
 
 }  // namespace
 
-const AttentionTables& ForwardPass::attention_of(int32_t layer, const StepTables& tables) const {
+const AttentionTables& ForwardPass::attention_of(int32_t layer, const RowTables& tables) const {
   return is_local(layer) ? tables.local_attention : tables.attention;
 }
 
 void ForwardPass::fit_state(Stage& stage, const StepTables& tables) const {
-  stage.state.rows = tables.rows;
+  stage.state.rows = tables.all.rows;
   if (stage.operation == Operation::Read) {
-    stage.items = tables.rows * (state_.value_width() / state_.norm_width());
+    stage.items = tables.all.rows * (state_.value_width() / state_.norm_width());
   } else {
     stage.state.entries = tables.state_entries;
     stage.items =
@@ -32,41 +32,58 @@ void ForwardPass::fit_state(Stage& stage, const StepTables& tables) const {
   batch_rows(stage);
 }
 
-void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
+void ForwardPass::fit_heads(Stage& stage, int32_t rows) const {
+  if (stage.operation == Operation::Heads) {
+    stage.heads.rows = rows;
+    return;
+  }
+  if (stage.operation == Operation::Widen) {
+    stage.items = rows * stage.widen.heads;
+  } else if (stage.operation == Operation::Divide) {
+    stage.divide.rows = rows;
+    stage.items = rows * shape_.head_count;
+  } else {
+    stage.items = stage.narrow.rows = rows;
+  }
+  batch_rows(stage);
+}
+
+void ForwardPass::fit_stage(Stage& stage, const StepTables& tables, const RowTables& rows) const {
   switch (stage.operation) {
     case Operation::Embed:
       stage.embed.tokens = tables.tokens;
-      stage.items = tables.rows;
+      stage.items = rows.rows;
       batch_rows(stage);
       break;
     case Operation::Norm:
-      stage.norm.rows = tables.rows;
-      stage.items = tables.rows;
+      if (stage.norm.rows_from != kNone) stage.norm.rows_from = tables.last_rows;
+      stage.norm.rows = rows.rows * stage.norm.parts;
+      stage.items = stage.norm.rows;
       batch_rows(stage);
       break;
     case Operation::Linear:
-      stage.linear.rows = tables.rows;
+      stage.linear.rows = rows.rows;
       break;
     case Operation::Rope:
-      stage.rope.positions = tables.positions;
-      stage.rope.tables = is_local(stage.rope.layer) ? tables.local_tables : tables.tables;
+      stage.rope.positions = rows.positions;
+      stage.rope.tables = is_local(stage.rope.layer) ? rows.local_tables : rows.tables;
       stage.rope.layer = unit_[static_cast<size_t>(stage.rope.layer)];
-      stage.items = tables.rows * shape_.kv_head_count;
+      stage.items = rows.rows * shape_.kv_head_count;
       batch_rows(stage);
       break;
     case Operation::Attention:
-      stage.attention.list = attention_of(stage.attention.layer, tables).list;
-      stage.attention.positions = tables.positions;
-      stage.attention.tables = is_local(stage.attention.layer) ? tables.local_tables : tables.tables;
-      stage.items = attention_of(stage.attention.layer, tables).count;
+      stage.attention.list = attention_of(stage.attention.layer, rows).list;
+      stage.attention.positions = rows.positions;
+      stage.attention.tables = is_local(stage.attention.layer) ? rows.local_tables : rows.tables;
+      stage.items = attention_of(stage.attention.layer, rows).count;
       stage.attention.layer = unit_[static_cast<size_t>(stage.attention.layer)];
       break;
     case Operation::Combine:
-      stage.combine.list = attention_of(stage.combine.layer, tables).combine;
-      stage.combine.rows = tables.rows;
-      stage.items = attention_of(stage.combine.layer, tables).partial_slots > 0 || stage.combine.out.bytes != kNone ||
+      stage.combine.list = attention_of(stage.combine.layer, rows).combine;
+      stage.combine.rows = rows.rows;
+      stage.items = attention_of(stage.combine.layer, rows).partial_slots > 0 || stage.combine.out.bytes != kNone ||
                             stage.combine.gate != kNone || stage.batch == 0
-                        ? tables.rows * StepProgram::combine_slices(shape_)
+                        ? rows.rows * StepProgram::combine_slices(shape_)
                         : 0;
       batch_rows(stage);
       break;
@@ -77,27 +94,27 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       batch_rows(stage);
       break;
     case Operation::Swiglu:
-      stage.swiglu.rows = tables.rows;
-      stage.items = tables.rows * div_ceil(stage.swiglu.depth, kSwigluColumns);
+      stage.swiglu.rows = rows.rows;
+      stage.items = rows.rows * div_ceil(stage.swiglu.depth, kSwigluColumns);
       batch_rows(stage);
       break;
     case Operation::Route:
     case Operation::Merge:
-      stage.items = tables.rows;
+      stage.items = rows.rows;
       batch_rows(stage);
       break;
     case Operation::Sort:
-      stage.sort.rows = tables.rows * experts_used_;
+      stage.sort.rows = rows.rows * experts_used_;
       stage.items = 1;
       break;
     case Operation::Gather:
-      stage.gather.rows = tables.rows;
-      stage.items = tables.rows * experts_used_;
+      stage.gather.rows = rows.rows;
+      stage.items = rows.rows * experts_used_;
       batch_rows(stage);
       break;
     case Operation::Experts: {
       ExpertsArgs& experts = stage.experts;
-      experts.rows = tables.rows * experts_used_;
+      experts.rows = rows.rows * experts_used_;
       const int32_t count = experts.weight[0].outputs / experts.outputs;
       stage.items = std::min(count, experts.rows) * div_ceil(panel_count(experts.outputs), experts.panels);
       break;
@@ -108,12 +125,10 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables) const {
       fit_state(stage, tables);
       break;
     case Operation::Divide:
-      stage.divide.rows = tables.rows;
-      stage.items = tables.rows * shape_.head_count;
-      batch_rows(stage);
-      break;
     case Operation::Heads:
-      stage.heads.rows = tables.rows;
+    case Operation::Widen:
+    case Operation::Narrow:
+      fit_heads(stage, rows.rows);
       break;
     case Operation::Statistics:
     case Operation::Change:
@@ -165,16 +180,20 @@ std::span<const Stage> ForwardPass::fit_round(const StepTables& tables, int32_t 
 }
 
 bool ForwardPass::has_copies(const StepTables& tables) const {
-  return tables.rows <= copied_rows_ && tables.adapter_tile_count == 0;
+  return tables.all.rows <= copied_rows_ && tables.adapter_tile_count == 0;
 }
 
 void ForwardPass::append_layers(const StepTables& tables) {
-  const int32_t merged = std::max(tables.attention.partial_slots, tables.local_attention.partial_slots);
+  const int32_t merged = std::max(tables.all.attention.partial_slots, tables.all.local_attention.partial_slots);
   const std::vector<Stage>& layers = tables.adapter_tile_count > 0                ? adapted_layers_
                                      : has_copies(tables) && merged <= kMergedMax ? copied_layers_
                                                                                   : layers_;
   fitted_.assign(layers.begin(), layers.end());
-  for (Stage& stage : fitted_) fit_stage(stage, tables);
+  if (last_begin_ > 0 && tables.last.rows == 0)
+    fitted_.erase(fitted_.begin() + static_cast<ptrdiff_t>(last_begin_), fitted_.end());
+  for (size_t i = 0; i < fitted_.size(); ++i) {
+    fit_stage(fitted_[i], tables, last_begin_ == 0 || i < last_begin_ ? tables.all : tables.last);
+  }
 }
 
 void ForwardPass::append_logits(const StepTables& tables, int32_t first) {

@@ -59,6 +59,9 @@ ChunkPlan plan_chunks(std::span<const size_t> sizes, size_t chunk_bytes_max) {
 
 std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.token_embedding};
+  for (const WeightView* view : {&weights.layer_embeddings, &weights.layer_projection}) {
+    if (view->present()) all.push_back(view);
+  }
   for (const LayerWeights& layer : weights.layers) {
     const auto add = [&](const WeightView* view) {
       if (view->present()) all.push_back(view);
@@ -72,6 +75,7 @@ std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
 
 std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.output_norm};
+  if (weights.layer_projection_norm.present()) all.push_back(&weights.layer_projection_norm);
   for (const LayerWeights& layer : weights.layers) {
     for (const WeightView* view : {&layer.attention_norm,
                                    &layer.query_bias,
@@ -95,6 +99,8 @@ std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
                                    &layer.up_bias,
                                    &layer.down_bias,
                                    &layer.feed_forward_post_norm,
+                                   &layer.embedding_post_norm,
+                                   &layer.output_scale,
                                    &layer.router_bias,
                                    &layer.choice_bias,
                                    &layer.expert_gate_bias,
@@ -177,6 +183,7 @@ ClblastLimits clblast_limits(const ModelWeights& weights, const ClExecutorOption
     limits.outputs = std::max(limits.outputs, weight->rows);
   };
   for (const LayerWeights& layer : weights.layers) std::ranges::for_each(layer.common_matrices(), add);
+  add(&weights.layer_projection);
   add(&weights.output);
   return limits;
 }

@@ -77,7 +77,10 @@ std::vector<double> local_rope_frequencies(const ModelSpec& spec) {
   ModelSpec local = spec;
   local.rope_base = spec.local_rope_base;
   local.rope_scaling = {};
-  return rope_frequencies(local, {});
+  if (spec.local_head_size > 0) local.rope_dimension_count = spec.local_head_size;
+  std::vector<double> frequencies = rope_frequencies(local, {});
+  frequencies.resize(static_cast<size_t>(spec.rope_dimension_count / 2), 0.0);  // zeros behind narrow heads' halves
+  return frequencies;
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ Stage StageTrial::stage_of(Operation operation, const StepTables& tables, int32_
   Stage stage{};
   stage.operation = operation;
   stage.counter = layer;
-  stage.items = tables.rows;
+  stage.items = tables.all.rows;
   switch (operation) {
     case Operation::Embed:
       stage.embed = {.table = {.type = kTableType, .depth = spec.hidden_size, .outputs = spec.vocabulary_size},
@@ -138,40 +138,40 @@ Stage StageTrial::stage_of(Operation operation, const StepTables& tables, int32_
                     .weight = 0,
                     .depth = spec.hidden_size,
                     .epsilon = 1e-5F,
-                    .rows = tables.rows,
+                    .rows = tables.all.rows,
                     .out = arena_.normed};
       break;
     case Operation::Rope:
       stage.rope = {.query = arena_.query,
                     .key = arena_.key,
                     .value = arena_.value,
-                    .positions = tables.positions,
-                    .tables = tables.tables,
+                    .positions = tables.all.positions,
+                    .tables = tables.all.tables,
                     .layer = layer,
                     .query_norm = kNone,
                     .key_norm = kNone,
                     .epsilon = 0.0F};
-      stage.items = tables.rows * spec.kv_head_count;
+      stage.items = tables.all.rows * spec.kv_head_count;
       break;
     case Operation::Attention:
       stage.attention = {.query = arena_.query,
                          .out = arena_.attended.floats,
-                         .list = tables.attention.list,
-                         .positions = tables.positions,
-                         .tables = tables.tables,
+                         .list = tables.all.attention.list,
+                         .positions = tables.all.positions,
+                         .tables = tables.all.tables,
                          .partials = arena_.partials,
                          .layer = layer};
-      stage.items = tables.attention.count;
+      stage.items = tables.all.attention.count;
       break;
     case Operation::Combine: {
       StageRows out = arena_.attended;
       out.floats = kNone;
       stage.combine = {.in = arena_.attended.floats,
-                       .list = tables.attention.combine,
+                       .list = tables.all.attention.combine,
                        .partials = arena_.partials,
-                       .rows = tables.rows,
+                       .rows = tables.all.rows,
                        .out = out};
-      stage.items = tables.rows * StepProgram::combine_slices(kernel_shape_);
+      stage.items = tables.all.rows * StepProgram::combine_slices(kernel_shape_);
       break;
     }
     case Operation::Statistics:

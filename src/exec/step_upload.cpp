@@ -35,6 +35,7 @@ StepUpload::StepUpload(const ModelSpec& spec, int32_t block_token_count, const S
       sliding_window_(spec.sliding_window),
       local_window_(spec.local_window),
       has_state_(spec.has_state()),
+      shares_kv_(spec.first_sharing_layer > 0),
       limits_(limits) {}
 
 int32_t StepUpload::append(size_t count) {
@@ -47,7 +48,7 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   INFLIGHT_CHECK(!plan.entries.empty());
   tables_ = {};
   words_.clear();
-  tables_.rows = plan.scheduled_token_count;
+  tables_.all.rows = plan.scheduled_token_count;
   tables_.sampled = 0;
   for (const BatchEntry& entry : plan.entries) tables_.sampled += logits_count(entry);
   const int32_t rounds = div_ceil(tables_.sampled, limits_.round_rows);
@@ -56,8 +57,10 @@ const StepTables& StepUpload::build(const BatchPlan& plan, std::span<const int32
   tables_.results = append(static_cast<size_t>(tables_.sampled) * kResultWords);
   add_told(plan);  // behind the results
   add_rows(plan);
-  tables_.attention = add_attention(plan, sliding_window_);
-  if (local_window_ > 0) tables_.local_attention = add_attention(plan, local_window_);
+  runs_.clear();
+  for (const BatchEntry& entry : plan.entries) runs_.push_back({&entry, 0, entry.scheduled_token_count});
+  add_attention(tables_.all, runs_);
+  if (shares_kv_) add_last_rows(plan);
   if (has_state_) add_states(plan);
   add_samples(plan);
   add_adapters(plan, adapter_slots);
@@ -103,11 +106,12 @@ int32_t StepUpload::add_local_table(const BatchEntry& entry, std::span<const int
 }
 
 void StepUpload::add_rows(const BatchPlan& plan) {
-  const auto rows = static_cast<size_t>(tables_.rows);
+  RowTables& all = tables_.all;
+  const auto rows = static_cast<size_t>(all.rows);
   tables_.tokens = append(rows);
-  tables_.positions = append(rows);
-  tables_.tables = append(rows);
-  tables_.local_tables = limits_.units.slot_layers > 0 ? append(rows) : tables_.tables;
+  all.positions = append(rows);
+  all.tables = append(rows);
+  all.local_tables = limits_.units.slot_layers > 0 ? append(rows) : all.tables;
   int32_t row = 0;
   for (const BatchEntry& entry : plan.entries) {
     const int32_t table = add_table(entry);
@@ -120,12 +124,55 @@ void StepUpload::add_rows(const BatchPlan& plan) {
       const int32_t token = i < given ? entry.tokens[static_cast<size_t>(i)] : -(entry.row + 1);
       INFLIGHT_CHECK(token < vocabulary_size_ && (token >= 0 || i >= given));
       words_[static_cast<size_t>(tables_.tokens + row)] = token;
-      words_[static_cast<size_t>(tables_.positions + row)] = entry.computed_token_count + i;
-      words_[static_cast<size_t>(tables_.tables + row)] = table;
-      words_[static_cast<size_t>(tables_.local_tables + row)] = local_table;
+      words_[static_cast<size_t>(all.positions + row)] = entry.computed_token_count + i;
+      words_[static_cast<size_t>(all.tables + row)] = table;
+      words_[static_cast<size_t>(all.local_tables + row)] = local_table;
     }
   }
-  INFLIGHT_CHECK(row == tables_.rows);
+  INFLIGHT_CHECK(row == all.rows);
+}
+
+// The rows of one table after another, by where they stand among the step's.
+void StepUpload::add_last_rows(const BatchPlan& plan) {
+  runs_.clear();
+  for (const BatchEntry& entry : plan.entries) {
+    const int32_t told = entry.prompt_logprobs_wanted, drawn = logits_count(entry) - told;
+    if (plan.hidden_row_count > 0) {
+      runs_.push_back({&entry, 0, entry.scheduled_token_count});
+      continue;
+    }
+    if (told > 0) runs_.push_back({&entry, entry.first_told_position() - 1 - entry.computed_token_count, told});
+    if (drawn > 0) runs_.push_back({&entry, entry.scheduled_token_count - drawn, drawn});
+  }
+  RowTables& last = tables_.last;
+  for (const RowRun& run : runs_) last.rows += run.count;
+  const RowTables& all = tables_.all;
+  const auto rows = static_cast<size_t>(last.rows);
+  tables_.last_rows = append(rows);
+  last.positions = append(rows);
+  last.tables = append(rows);
+  last.local_tables = append(rows);
+  int32_t begin = 0;  // of the entry's rows
+  size_t run = 0, row = 0;
+  for (const BatchEntry& entry : plan.entries) {
+    for (; run < runs_.size() && runs_[run].entry == &entry; ++run) {
+      for (int32_t i = 0; i < runs_[run].count; ++i, ++row) {
+        const int32_t from = begin + runs_[run].first + i;
+        words_[static_cast<size_t>(tables_.last_rows) + row] = from;
+        for (const auto& [to, table] : {std::pair(last.positions, all.positions), std::pair(last.tables, all.tables),
+                                        std::pair(last.local_tables, all.local_tables)}) {
+          words_[static_cast<size_t>(to) + row] = words_[static_cast<size_t>(table + from)];
+        }
+      }
+    }
+    begin += entry.scheduled_token_count;
+  }
+  add_attention(last, runs_);
+}
+
+void StepUpload::add_attention(RowTables& tables, std::span<const RowRun> runs) {
+  tables.attention = add_attention(runs, tables.rows, sliding_window_);
+  if (local_window_ > 0) tables.local_attention = add_attention(runs, tables.rows, local_window_);
 }
 
 void StepUpload::add_states(const BatchPlan& plan) {
@@ -155,27 +202,27 @@ void StepUpload::add_states(const BatchPlan& plan) {
   }
 }
 
-AttentionTables StepUpload::add_attention(const BatchPlan& plan, int32_t window) {
+AttentionTables StepUpload::add_attention(std::span<const RowRun> runs, int32_t row_count, int32_t window) {
   AttentionTables tables;
-  tables.combine = append(static_cast<size_t>(tables_.rows) * 2);
+  tables.combine = append(static_cast<size_t>(row_count) * 2);
   const int32_t shared = head_count_ / kv_head_count_;
   const int32_t tile_rows = std::max(limits_.item_queries / shared, 1);
   int32_t units = 0;  // items if nothing is split
-  for (const BatchEntry& entry : plan.entries) units += div_ceil(entry.scheduled_token_count, tile_rows);
+  for (const RowRun& run : runs) units += div_ceil(run.count, tile_rows);
   const bool few = units * kv_head_count_ < limits_.worker_count * kAttentionPerWorker;
   int32_t row = 0, slots = 0;
   items_.clear();
-  for (const BatchEntry& entry : plan.entries) {
-    const int32_t end = row + entry.scheduled_token_count;
+  for (const RowRun& run : runs) {
+    const int32_t end = row + run.count;
     for (int32_t first = row; first < end; first += tile_rows) {
       const int32_t rows = std::min(tile_rows, end - first);
-      const int32_t context = entry.computed_token_count + (first - row) + rows;
+      const int32_t context = run.entry->computed_token_count + run.first + (first - row) + rows;
       const int32_t position = context - rows;  // of the first row
       const int32_t begin = first_attended(position, window) / kAttentionPartition;
       const int32_t partitions = div_ceil(context, kAttentionPartition) - begin;
       const int32_t needed = head_count_ * partitions;
       const bool split = few && rows == 1 && partitions > 1 && slots + needed <= limits_.partial_slots;
-      const auto run = static_cast<int32_t>(std::clamp<int64_t>(
+      const auto together = static_cast<int32_t>(std::clamp<int64_t>(
           int64_t{partitions} * units * kv_head_count_ / (limits_.worker_count * kAttentionPerWorker), 1, partitions));
       for (int32_t group = 0; group < kv_head_count_; ++group) {
         if (!split) {
@@ -183,8 +230,8 @@ AttentionTables StepUpload::add_attention(const BatchPlan& plan, int32_t window)
           continue;
         }
         // Runs of partitions: whoever reads one asks the memory for the next.
-        for (int32_t partition = begin; partition < begin + partitions; partition += run) {
-          items_.push_back({first, rows, group, partition, std::min(partition + run, begin + partitions),
+        for (int32_t partition = begin; partition < begin + partitions; partition += together) {
+          items_.push_back({first, rows, group, partition, std::min(partition + together, begin + partitions),
                             slots + group * shared * partitions, partitions, begin});
         }
       }
@@ -213,6 +260,7 @@ AttentionTables StepUpload::add_attention(const BatchPlan& plan, int32_t window)
 }
 
 void StepUpload::add_samples(const BatchPlan& plan) {
+  const bool last_alone = shares_kv_ && plan.hidden_row_count == 0;  // they are the sampled ones, in this order
   tables_.sampled_rows = append(static_cast<size_t>(tables_.sampled));
   tables_.samples = append(static_cast<size_t>(tables_.sampled) * kSampleWords);
   int32_t begin = 0, row = 0, sample = 0;
@@ -225,7 +273,7 @@ void StepUpload::add_samples(const BatchPlan& plan) {
       const bool told_prompt = tells(entry, i), drawn = draws(entry, i);
       const int32_t position = told_prompt ? entry.first_told_position() + i : kNone;  // of what the row tells of
       const int32_t from = told_prompt ? begin + position - 1 - entry.computed_token_count : row - count + i;
-      words_[static_cast<size_t>(tables_.sampled_rows + sample)] = from;
+      words_[static_cast<size_t>(tables_.sampled_rows + sample)] = last_alone ? sample : from;
       // Rows without a token to draw are given greedy sampling, whose outcome nobody reads.
       const bool stays = drawn && entry.draft_token_count == 0;  // on the device, for the next step
       const SamplingParams& sampling = *entry.sampling;

@@ -52,11 +52,19 @@ class StepUpload {
 
  private:
   void add_told(const BatchPlan& plan);
+  // Rows of an entry side by side: offsets in what is scheduled of it.
+  struct RowRun {
+    const BatchEntry* entry;
+    int32_t first, count;
+  };
   void add_rows(const BatchPlan& plan);
+  // Those that layers which share K and V compute: whose logits are wanted, or all where hidden states are.
+  void add_last_rows(const BatchPlan& plan);
   [[nodiscard]] int32_t add_table(const BatchEntry& entry);
   [[nodiscard]] int32_t add_local_table(const BatchEntry& entry, std::span<const int32_t> slots);
   // Of layers in which a token sees the last `window`, all where that is 0.
-  [[nodiscard]] AttentionTables add_attention(const BatchPlan& plan, int32_t window);
+  [[nodiscard]] AttentionTables add_attention(std::span<const RowRun> runs, int32_t row_count, int32_t window);
+  void add_attention(RowTables& tables, std::span<const RowRun> runs);
   void add_samples(const BatchPlan& plan);
   // What is changed of the logits of a row of the step, from which the entry's token `further` after its first is
   // drawn.
@@ -67,7 +75,7 @@ class StepUpload {
 
   int32_t head_count_, kv_head_count_, vocabulary_size_;
   int32_t block_token_count_, sliding_window_, local_window_;
-  bool has_state_;
+  bool has_state_, shares_kv_;
   StepUploadLimits limits_;
   int32_t results_ = 0;
   StepTables tables_;
@@ -78,6 +86,7 @@ class StepUpload {
     [[nodiscard]] int64_t cost() const { return int64_t{rows} * (end_partition - first_partition); }
   };
   std::vector<AttentionItem> items_;
+  std::vector<RowRun> runs_;
   std::vector<std::pair<TokenId, float>> biases_;  // of one row
   std::vector<int32_t> adapter_tiles_;             // slot, first row, rows
 };

@@ -20,13 +20,13 @@ using enum Mixer;
 constexpr LayerTensor kLayerTensors[] = {
     {"attn_norm.weight", &LayerWeights::attention_norm, One, Hidden, Always},
     {"attn_q.weight", &LayerWeights::query, Query, Hidden, Always, Attention},
-    {"attn_k.weight", &LayerWeights::key, KeyValue, Hidden, Always, Attention},
-    {"attn_v.weight", &LayerWeights::value, KeyValue, Hidden, Always, Attention},
+    {"attn_k.weight", &LayerWeights::key, KeyValue, Hidden, Always, OwnKeys},
+    {"attn_v.weight", &LayerWeights::value, KeyValue, Hidden, Always, OwnKeys},
     {"attn_q.bias", &LayerWeights::query_bias, One, Query, Optional, Attention},
-    {"attn_k.bias", &LayerWeights::key_bias, One, KeyValue, Optional, Attention},
-    {"attn_v.bias", &LayerWeights::value_bias, One, KeyValue, Optional, Attention},
+    {"attn_k.bias", &LayerWeights::key_bias, One, KeyValue, Optional, OwnKeys},
+    {"attn_v.bias", &LayerWeights::value_bias, One, KeyValue, Optional, OwnKeys},
     {"attn_q_norm.weight", &LayerWeights::query_norm, One, QueryNorm, WhereNeeded, Attention},
-    {"attn_k_norm.weight", &LayerWeights::key_norm, One, KeyNorm, WhereNeeded, Attention},
+    {"attn_k_norm.weight", &LayerWeights::key_norm, One, KeyNorm, WhereNeeded, OwnKeys},
     {"attn_output.weight", &LayerWeights::attention_output, Hidden, Query, Always, Attention},
     {"attn_output.bias", &LayerWeights::attention_output_bias, One, Hidden, Optional, Attention},
     {"attn_sinks.weight", &LayerWeights::attention_sinks, One, Heads, WhereNeeded, Attention},
@@ -57,6 +57,10 @@ constexpr LayerTensor kLayerTensors[] = {
     {"ffn_up.weight", &LayerWeights::up, FeedForward, Hidden, Dense},
     {"ffn_down.weight", &LayerWeights::down, Hidden, FeedForward, Dense},
     {"post_ffw_norm.weight", &LayerWeights::feed_forward_post_norm, One, Hidden, WhereNeeded},
+    {"inp_gate.weight", &LayerWeights::embedding_gate, LayerEmbedding, Hidden, Embedded},
+    {"proj.weight", &LayerWeights::embedding_output, Hidden, LayerEmbedding, Embedded},
+    {"post_norm.weight", &LayerWeights::embedding_post_norm, One, Hidden, Embedded},
+    {"layer_output_scale.weight", &LayerWeights::output_scale, One, One, Optional},
     {"ffn_gate.bias", &LayerWeights::gate_bias, One, FeedForward, Optional},
     {"ffn_up.bias", &LayerWeights::up_bias, One, FeedForward, Optional},
     {"ffn_down.bias", &LayerWeights::down_bias, One, Hidden, Optional},
@@ -149,6 +153,15 @@ constexpr Architecture kArchitectures[] = {
      .global_every = 6,
      .local_rope = LocalRope::Base10000,
      .activation = Activation::Gelu},
+    {.name = "gemma4",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kNormsBehind,
+     .embeddings_by_width = true,
+     .global_every = 6,
+     .local_rope = LocalRope::Base10000,
+     .activation = Activation::Gelu,
+     .norms_values = true,
+     .attention_scale = 1.0F},
     {.name = "gpt-oss",
      .rope_style = RopeStyle::HalfSplit,
      .needed = kSinksAndBiases,
@@ -202,24 +215,24 @@ constexpr JoinedTensor kJoinedTensors[] = {
 
 }  // namespace
 
-int32_t extent_of(const ModelSpec& spec, Extent extent) {
+int32_t extent_of(const ModelSpec& spec, int32_t layer, Extent extent) {
   switch (extent) {
     case One:
       return 1;
     case Hidden:
       return spec.hidden_size;
     case FeedForward:
-      return spec.feed_forward_size;
+      return spec.feed_forward_size_of(layer);
     case Query:
-      return spec.head_count * spec.head_size;
+      return spec.head_count * spec.head_size_of(layer);
     case KeyValue:
-      return spec.kv_head_count * spec.head_size;
+      return spec.kv_head_count * spec.head_size_of(layer);
     case Heads:
       return spec.head_count;
     case QueryNorm:
-      return spec.norms_heads_together ? spec.head_count * spec.head_size : spec.head_size;
+      return spec.norms_heads_together ? spec.head_count * spec.head_size : spec.head_size_of(layer);
     case KeyNorm:
-      return spec.norms_heads_together ? spec.kv_head_count * spec.head_size : spec.head_size;
+      return spec.norms_heads_together ? spec.kv_head_count * spec.head_size : spec.head_size_of(layer);
     case Experts:
       return spec.expert_count;
     case Expert:
@@ -244,6 +257,8 @@ int32_t extent_of(const ModelSpec& spec, Extent extent) {
       return spec.latent.rank;
     case Attended:
       return spec.head_count * spec.attended_size();
+    case LayerEmbedding:
+      return spec.layer_embedding_size;
   }
   return 0;  // not reached
 }

@@ -35,18 +35,20 @@ enum class Extent : int32_t {
   StateNorm,
   StateValues,
   LatentRank,
-  Attended
+  Attended,
+  LayerEmbedding
 };
-[[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
+[[nodiscard]] int32_t extent_of(const ModelSpec& spec, int32_t layer, Extent extent);
 
 // Which families have a tensor: all but those that list it as lacking; any, as its file has it; those that list it as
 // needed. And which layers of these: those without a router; those with one; those with one, where there is a shared
-// expert.
-enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared };
+// expert; all, where they have embeddings of their own.
+enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared, Embedded };
 
 // What layers have a tensor: all; those that attend, or whose attention is latent; those with a state of that kind in
 // the place of attention.
-enum class Mixer : int32_t { Any, Attention, LatentAttention, DeltaNet, ShortConvolution, Mamba2 };
+// OwnKeys: those that attend to K and V of their own.
+enum class Mixer : int32_t { Any, Attention, OwnKeys, LatentAttention, DeltaNet, ShortConvolution, Mamba2 };
 
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
@@ -104,6 +106,8 @@ struct Architecture {
   int32_t unrotated_every = 0;  // these are ModelSpec's, too
   Activation activation = Activation::Silu;
   bool norms_heads_together = false;
+  bool norms_values = false;
+  float attention_scale = 0.0F;         // of files that do not state it
   std::optional<StateKind> state = {};  // of layers in which it has that in the place of attention
   int32_t attention_every = 0;          // of files that do not state it; 0: layers without KV heads have states
   bool latent = false;                  // attention is multi-head latent attention

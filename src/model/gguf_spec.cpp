@@ -59,6 +59,13 @@ class SpecKeys {
 
   [[nodiscard]] float number(std::string_view name) const { return present(find_float(name), name); }
 
+  // Of a key with an element a layer.
+  void require_layers(std::string_view name, size_t elements, int32_t layers) const {
+    if (std::cmp_greater_equal(elements, layers)) return;
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file_.path(),
+         quote(key(name)), elements, layers);
+  }
+
  private:
   template <typename T>
   T present(const std::optional<T>& value, std::string_view name) const {
@@ -115,10 +122,7 @@ int32_t read_global_every(const GgufFile& file, const SpecKeys& keys, const Arch
   if (value == nullptr) return architecture.global_every;
   if (value->type != GgufValueType::Array) return *keys.find_count("attention.sliding_window_pattern", 0);
   const std::vector<bool> windows = *file.find_bools(key);
-  if (windows.size() < static_cast<size_t>(layers)) {
-    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file.path(), quote(key),
-         windows.size(), layers);
-  }
+  keys.require_layers("attention.sliding_window_pattern", windows.size(), layers);
   if (std::find(windows.begin(), windows.begin() + layers, false) == windows.begin() + layers) return 0;
   for (int32_t every = 1; every <= layers; ++every) {
     bool same = true;
@@ -127,6 +131,43 @@ int32_t read_global_every(const GgufFile& file, const SpecKeys& keys, const Arch
   }
   fail(ErrorCode::Unsupported, "{}: metadata key {}: supported are windows in all layers but the last of every N",
        file.path(), quote(key));
+}
+
+// F of each layer, where they differ: the largest is the model's.   REQUIRES: layer count is set.
+void read_feed_forward(const GgufFile& file, const SpecKeys& keys, ModelSpec& spec) {
+  constexpr std::string_view kName = "feed_forward_length";
+  const GgufValue* const value = file.find_value(keys.key(kName));
+  if (value == nullptr || value->type != GgufValueType::Array) {
+    // Where all layers have experts some files state these' size alone.
+    const auto of_experts = keys.find_count("expert_feed_forward_length");
+    const auto stated = keys.find_count(kName);
+    spec.feed_forward_size = stated ? *stated : of_experts ? *of_experts : keys.count(kName);
+    return;
+  }
+  const std::vector<int64_t> sizes = *file.find_integers(keys.key(kName));
+  keys.require_layers(kName, sizes.size(), spec.layer_count);
+  for (size_t i = 0; i < sizes.size() && std::cmp_less(i, spec.layer_count); ++i) {
+    spec.feed_forward_sizes.push_back(
+        static_cast<int32_t>(std::clamp<int64_t>(sizes[i], 0, std::numeric_limits<int32_t>::max())));
+    spec.feed_forward_size = std::max(spec.feed_forward_size, spec.feed_forward_sizes.back());
+  }
+}
+
+// REQUIRES: windows and head size are set.
+void read_sharing(const GgufFile& file, const SpecKeys& keys, ModelSpec& spec) {
+  if (!spec.norms_values) return;
+  spec.layer_embedding_size = keys.find_count("embedding_length_per_layer_input", 0).value_or(0);
+  if (const int32_t sharing = keys.find_count("attention.shared_kv_layers", 0).value_or(0); sharing > 0) {
+    spec.first_sharing_layer = std::max(spec.layer_count - sharing, 1);
+  }
+  if (spec.local_window == 0) return;
+  spec.local_head_size = keys.find_count("attention.key_length_swa").value_or(0);
+  for (const std::string_view name : {"attention.value_length_swa", "rope.dimension_count_swa"}) {
+    const int32_t found = keys.find_count(name).value_or(spec.local_head_size);
+    if (found == spec.local_head_size) continue;
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}; supported: that of key_length_swa, {}", file.path(),
+         quote(keys.key(name)), found, spec.local_head_size);
+  }
 }
 
 // REQUIRES: layers, context and RoPE are set.
@@ -157,10 +198,7 @@ void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architectur
     return;
   }
   auto counts = *file.find_integers(keys.key(kName));
-  if (counts.size() < static_cast<size_t>(spec.layer_count)) {
-    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file.path(),
-         quote(keys.key(kName)), counts.size(), spec.layer_count);
-  }
+  keys.require_layers(kName, counts.size(), spec.layer_count);
   counts.resize(static_cast<size_t>(spec.layer_count));
   int64_t heads = 0;
   for (const int64_t count : counts) {
@@ -183,10 +221,7 @@ std::vector<bool> read_stateful(const GgufFile& file, const SpecKeys& keys, cons
     stateful.emplace();
     for (int32_t i = 0; i < layers; ++i) stateful->push_back((i + 1) % every != 0);
   }
-  if (stateful->size() < static_cast<size_t>(layers)) {
-    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file.path(),
-         quote(keys.key("attention.recurrent_layers")), stateful->size(), layers);
-  }
+  keys.require_layers("attention.recurrent_layers", stateful->size(), layers);
   stateful->resize(static_cast<size_t>(layers));  // without those that predict further tokens
   return *stateful;
 }
@@ -461,6 +496,8 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.unrotated_every = architecture.unrotated_every;
   spec.activation = architecture.activation;
   spec.norms_heads_together = architecture.norms_heads_together;
+  spec.norms_values = architecture.norms_values;
+  spec.attention_scale = architecture.attention_scale;
   spec.gated_attention = architecture.gated_attention;
   const SpecKeys keys(file, spec.architecture);
   // Granite's files say by this key whether there is RoPE at all.
@@ -471,10 +508,7 @@ ModelSpec read_spec(const GgufFile& file) {
   // Layers behind these predict further tokens (MTP): not computed.
   spec.layer_count = keys.count("block_count") - keys.find_count("nextn_predict_layers", 0).value_or(0);
   spec.hidden_size = keys.count("embedding_length");
-  // Where all layers have experts some files state these' size alone.
-  const auto of_experts = keys.find_count("expert_feed_forward_length");
-  const auto stated = keys.find_count("feed_forward_length");
-  spec.feed_forward_size = stated ? *stated : of_experts ? *of_experts : keys.count("feed_forward_length");
+  read_feed_forward(file, keys, spec);
   read_experts(file, keys, architecture, spec);
   spec.head_count = keys.count("attention.head_count");
   read_kv_heads(file, keys, architecture, spec);
@@ -490,6 +524,7 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.rope_scaling = read_rope_scaling(file, keys);
   if (architecture.latent) read_latent(file, keys, spec);
   read_windows(file, keys, architecture, spec);
+  read_sharing(file, keys, spec);
   read_states(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);
   try {

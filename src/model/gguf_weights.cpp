@@ -54,6 +54,7 @@ class WeightReader {
     for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
       read_layer(layer, weights.layers[layer]);
     }
+    if (spec_.layer_embedding_size > 0) read_layer_embeddings(weights);
     weights.output_norm = required(std::string(architecture_.output_norm), {1, spec_.hidden_size, true});
     weights.output = optional("output.weight", vocabulary_by_hidden);
     weights.tied_output = !weights.output.present();
@@ -69,6 +70,13 @@ class WeightReader {
   }
 
  private:
+  void read_layer_embeddings(ModelWeights& weights) {
+    const int32_t size = spec_.layer_embedding_size, all = spec_.layer_count * size;
+    weights.layer_embeddings = required("per_layer_token_embd.weight", {spec_.vocabulary_size, all, false});
+    weights.layer_projection = required("per_layer_model_proj.weight", {all, spec_.hidden_size, false});
+    weights.layer_projection_norm = required("per_layer_proj_norm.weight", {1, size, true});
+  }
+
   void read_layer(size_t layer, LayerWeights& weights) {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const bool mixed = spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
@@ -76,11 +84,16 @@ class WeightReader {
     if (spec_.gated_attention && mixer == Mixer::Attention) read_gated_query(prefix, weights);
     if (mixer == Mixer::Mamba2) read_mamba_input(prefix, weights);
     if (mixer == Mixer::LatentAttention) read_latent(prefix, weights);
-    read_joined(prefix, mixer, weights);
+    const auto number = static_cast<int32_t>(layer);
+    read_joined(prefix, number, mixer, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present() || !is_of(tensor.mixer, mixer)) continue;
       const std::string name = prefix + std::string(name_in_files(tensor.name));
-      const Shape shape = shape_of(tensor);
+      const Shape shape = shape_of(tensor, number);
+      if (tensor.mixer == Mixer::OwnKeys && spec_.shares_kv(number)) {  // some files hold those that nothing reads
+        (void)optional(name, shape);
+        continue;
+      }
       const auto lists = [&](std::span<const std::string_view> names) {
         return std::ranges::find(names, tensor.name) != names.end();
       };
@@ -99,11 +112,13 @@ class WeightReader {
     return found == architecture_.renamed.end() ? name : found->in_files;
   }
 
-  [[nodiscard]] static bool is_of(Mixer tensors, Mixer layers) { return tensors == Mixer::Any || tensors == layers; }
+  [[nodiscard]] static bool is_of(Mixer tensors, Mixer layers) {
+    return tensors == Mixer::Any || tensors == layers || (tensors == Mixer::OwnKeys && layers == Mixer::Attention);
+  }
 
   // Of each head its queries' rows, then its gate's.
   void read_gated_query(const std::string& prefix, LayerWeights& weights) {
-    const Shape both{2 * extent_of(spec_, Extent::Query), spec_.hidden_size, false};
+    const Shape both{2 * spec_.head_count * spec_.head_size, spec_.hidden_size, false};
     const WeightView whole = required(prefix + "attn_q.weight", both);
     weights.query = whole;
     weights.query.rows = both.rows / 2;
@@ -197,6 +212,8 @@ class WeightReader {
         return mixed;
       case Presence::Shared:
         return mixed && spec_.shared_expert_size > 0;
+      case Presence::Embedded:
+        return spec_.layer_embedding_size > 0;
       case Presence::Optional:
       case Presence::WhereNeeded:
         return false;
@@ -205,13 +222,13 @@ class WeightReader {
   }
 
   // Takes tensors apart that are several in one, where the file does not have these by themselves.
-  void read_joined(const std::string& prefix, Mixer mixer, LayerWeights& weights) {
+  void read_joined(const std::string& prefix, int32_t layer, Mixer mixer, LayerWeights& weights) {
     for (const JoinedTensor& joined : joined_tensors()) {
       std::vector<const LayerTensor*> parts;
       Shape shape{0, 0, false};
       for (const LayerTensor& tensor : layer_tensors()) {
         if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end() || !is_of(tensor.mixer, mixer)) continue;
-        const Shape part = shape_of(tensor);
+        const Shape part = shape_of(tensor, layer);
         shape = part.is_vector ? Shape{1, shape.columns + part.columns, true}
                                : Shape{shape.rows + part.rows, part.columns, false};
         parts.push_back(&tensor);
@@ -222,14 +239,14 @@ class WeightReader {
       const WeightView whole = optional(name, shape);
       size_t begin = 0;
       for (const LayerTensor* const part : parts) {
-        weights.*part->role = part_of(whole, begin, shape_of(*part), part->name);
+        weights.*part->role = part_of(whole, begin, shape_of(*part, layer), part->name);
         begin += (weights.*part->role).bytes.size();
       }
     }
   }
 
-  [[nodiscard]] Shape shape_of(const LayerTensor& tensor) const {
-    return {extent_of(spec_, tensor.rows), extent_of(spec_, tensor.columns), tensor.is_vector(),
+  [[nodiscard]] Shape shape_of(const LayerTensor& tensor, int32_t layer) const {
+    return {extent_of(spec_, layer, tensor.rows), extent_of(spec_, layer, tensor.columns), tensor.is_vector(),
             tensor.per_expert ? spec_.expert_count : 1, tensor.is_float()};
   }
 

@@ -24,8 +24,8 @@ std::vector<LayerTensor> target_tensors() {
   std::vector<LayerTensor> targets;
   std::ranges::copy_if(layer_tensors(), std::back_inserter(targets), [](const LayerTensor& tensor) {
     const bool everywhere = tensor.presence == Presence::Always;
-    const bool elsewhere = tensor.mixer != Mixer::Any && tensor.mixer != Mixer::Attention;
-    return !tensor.is_vector() && !elsewhere && (everywhere || tensor.presence == Presence::Dense);
+    const bool there = tensor.mixer == Mixer::Any || tensor.mixer == Mixer::Attention || tensor.mixer == Mixer::OwnKeys;
+    return !tensor.is_vector() && there && (everywhere || tensor.presence == Presence::Dense);
   });
   INFLIGHT_CHECK(targets.size() == kLoraTargetCount);
   return targets;
@@ -150,7 +150,7 @@ class LoraReader {
 LoraShape lora_shape(const ModelSpec& spec, LoraTarget target) {
   static const std::vector<LayerTensor> tensors = target_tensors();
   const LayerTensor& tensor = tensors[static_cast<size_t>(target)];
-  return {.depth = extent_of(spec, tensor.columns), .outputs = extent_of(spec, tensor.rows)};
+  return {.depth = extent_of(spec, 0, tensor.columns), .outputs = extent_of(spec, 0, tensor.rows)};
 }
 
 LoraFile load_lora(const std::string& path, const ModelSpec& spec, int32_t rank_max) {

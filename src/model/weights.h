@@ -55,6 +55,11 @@ struct LayerWeights {
   WeightView gate, up, down;                    // [F, E], [F, E], [E, F]; beside a router of the shared expert, if any
   WeightView gate_bias, up_bias, down_bias;     // optional, F32
   WeightView feed_forward_post_norm;            // [E] F32
+  // Of layers with an embedding of their own, P numbers a token: optional.
+  WeightView embedding_gate;       // [P, E]
+  WeightView embedding_output;     // [E, P]
+  WeightView embedding_post_norm;  // [E] F32
+  WeightView output_scale;         // [1] F32, optional: what the hidden states are multiplied by behind the layer
   // Of layers whose attention is latent (LatentShape), whose `query` is [H*(N+R), Q or E]. R: rotated numbers, V:
   // values of a head.
   WeightView query_down, query_down_norm;  // [Q, E], [Q] F32; optional
@@ -87,11 +92,10 @@ struct LayerWeights {
   [[nodiscard]] bool has_state() const { return mixed.present(); }
   [[nodiscard]] bool has_experts() const { return router.present(); }
   // All of [N, K] that every token is multiplied by, and those of experts; which are there differs from layer to layer.
-  [[nodiscard]] std::array<const WeightView*, 19> common_matrices() const {
-    return {&query,      &query_gate,  &key,         &value,      &attention_output,
-            &query_down, &latent,      &rotated_key, &head_keys,  &head_values,
-            &mixed,      &output_gate, &step,        &correction, &state_output,
-            &gate,       &up,          &down,        &router};
+  [[nodiscard]] std::array<const WeightView*, 21> common_matrices() const {
+    return {&query,        &query_gate, &key,         &value, &attention_output, &query_down,     &latent,
+            &rotated_key,  &head_keys,  &head_values, &mixed, &output_gate,      &step,           &correction,
+            &state_output, &gate,       &up,          &down,  &router,           &embedding_gate, &embedding_output};
   }
   [[nodiscard]] std::array<const WeightView*, 3> expert_matrices() const {
     return {&expert_gate, &expert_up, &expert_down};
@@ -105,7 +109,12 @@ struct ModelWeights {
   WeightView output_norm;  // [E] F32
   WeightView output;       // [V, E]; equal to token_embedding's view when tied
   bool tied_output = false;
-  WeightView rope_factors;       // optional [rope_dimension_count / 2] F32: divides each pair's frequency
+  // Where layers have embeddings of their own (P numbers): of all layers together, what is added to these, from the
+  // token's embedding, and its norm, of each layer's part by itself.
+  WeightView layer_embeddings;       // [V, L*P]
+  WeightView layer_projection;       // [L*P, E]
+  WeightView layer_projection_norm;  // [P] F32
+  WeightView rope_factors;           // optional [rope_dimension_count / 2] F32: divides each pair's frequency
   WeightView rope_factors_long;  // optional: in the place of these in contexts longer than the original one (LongRoPE)
 };
 

@@ -30,10 +30,10 @@ enum class Operation : int32_t {
   Statistics = 6,
   Sample = 7,
   Change = 8,
-  Shrink = 9,  // these three in programs with adapters only
+  Shrink = 9,  // these two in programs with adapters only
   Expand = 10,
-  Swiglu = 11,
-  Route = 12,  // these in programs of mixtures of experts only
+  Swiglu = 11,  // with adapters or layers' embeddings only
+  Route = 12,   // these in programs of mixtures of experts only
   Sort = 13,
   Gather = 14,
   Experts = 15,
@@ -43,8 +43,10 @@ enum class Operation : int32_t {
   Read = 19,
   Divide = 20,  // these in programs of latent attention only
   Heads = 21,
+  Widen = 22,  // these in programs whose heads are normed before they are stored only
+  Narrow = 23,
 };
-inline constexpr int32_t kOperationCount = 22;
+inline constexpr int32_t kOperationCount = 24;
 [[nodiscard]] constexpr bool is_plain(Operation operation) { return operation < Operation::Shrink; }  // in all programs
 [[nodiscard]] constexpr bool of_experts(Operation operation) {
   return operation >= Operation::Route && operation <= Operation::Merge;
@@ -52,7 +54,10 @@ inline constexpr int32_t kOperationCount = 22;
 [[nodiscard]] constexpr bool of_states(Operation operation) {
   return operation >= Operation::Convolve && operation <= Operation::Read;
 }
-[[nodiscard]] constexpr bool of_heads(Operation operation) { return operation >= Operation::Divide; }
+[[nodiscard]] constexpr bool of_heads(Operation operation) {
+  return operation == Operation::Divide || operation == Operation::Heads;
+}
+[[nodiscard]] constexpr bool of_wide_heads(Operation operation) { return operation >= Operation::Widen; }
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
 enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3 };
@@ -87,7 +92,8 @@ struct NormArgs {
   float epsilon, scale = 1.0F;
   int32_t rows;
   StageRows out;
-  int32_t added_to = kNone;
+  int32_t added_to = kNone, after = kNone;
+  int32_t parts = 1;  // of a row of the step, each normed by itself: rows / parts of the step's
 };
 struct LinearArgs {
   StageWeight weight[2];
@@ -128,7 +134,7 @@ struct AdapterArgs {
   int32_t panels, parts;
 };
 struct SwigluArgs {
-  int32_t gate, up, depth, rows;
+  int32_t gate, up, up_stride, depth, rows;
   StageRows out;
 };
 
@@ -179,6 +185,16 @@ struct HeadsArgs {
   int32_t row_stride, head_stride, rows, panels;
 };
 
+struct WidenArgs {
+  int32_t in, heads, size, weight;
+  float epsilon;
+  int32_t out;
+};
+struct NarrowArgs {
+  int32_t in, size, rows;
+  StageRows out;
+};
+
 struct Stage {
   Operation operation;
   int32_t items;
@@ -206,6 +222,8 @@ struct Stage {
     StateArgs state;
     DivideArgs divide;
     HeadsArgs heads;
+    WidenArgs widen;
+    NarrowArgs narrow;
   };
 };
 static_assert(sizeof(LinearArgs) <= sizeof(int32_t) * 26 && sizeof(AdapterArgs) <= sizeof(int32_t) * 26 &&

@@ -92,6 +92,14 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
     source.files.emplace_back("heads.cl");
     source.options += " -D LATENT=1";
   }
+  if (shape.wide_heads) {
+    source.files.emplace_back("wide_heads.cl");
+    source.options += " -D WIDE_HEADS=1";
+  }
+  if (shape.adapters || shape.layer_embeddings) {
+    source.files.emplace_back("swiglu.cl");
+    source.options += " -D SWIGLU=1";
+  }
   if (shape.state_layer_count > 0) {
     source.files.emplace_back("states.cl");
     source.options += fmt::format(
@@ -136,15 +144,18 @@ std::string linear_file_of(Device& device, LaunchMode mode) {
 // Work-groups of a fused step see each other's writes by a fence that PTX has, and those that run go on running.
 bool fuses_groups(const DeviceInfo& device) { return device.nvidia_capability >= kMmaCapability; }
 
-// Of experts, states and latent attention there are stages of work-items alone.
+// Of experts, states, latent attention, wide heads and layers' embeddings there are stages of work-items alone.
 bool has_group_stages_alone(const KernelShape& shape) {
-  return !shape.experts && !shape.latent && shape.state_layer_count == 0;
+  return !shape.experts && !shape.latent && !shape.wide_heads && !shape.layer_embeddings &&
+         shape.state_layer_count == 0;
 }
 
 bool has_stages(const KernelShape& shape, Operation operation) {
   if (is_plain(operation)) return true;
   if (of_experts(operation)) return shape.experts;
   if (of_heads(operation)) return shape.latent;
+  if (of_wide_heads(operation)) return shape.wide_heads;
+  if (operation == Operation::Swiglu) return shape.adapters || shape.layer_embeddings;
   if (!of_states(operation)) return shape.adapters;
   return shape.state_layer_count > 0 && (operation == Operation::Convolve || shape.state.has_matrices());
 }
@@ -177,7 +188,7 @@ const char* to_string(Operation operation) {
   constexpr std::array kNames = {"embed",      "norm",   "linear", "rope",    "attention", "combine",
                                  "statistics", "sample", "change", "shrink",  "expand",    "swiglu",
                                  "route",      "sort",   "gather", "experts", "merge",     "convolve",
-                                 "update",     "read",   "divide", "heads"};
+                                 "update",     "read",   "divide", "heads",   "widen",     "narrow"};
   static_assert(kNames.size() == kOperationCount);
   return kNames.at(static_cast<size_t>(operation));
 }

@@ -32,11 +32,13 @@ struct KernelShape {
   int32_t block_token_count = 16;
   KvType kv_type = KvType::F16;
   int32_t sliding_window = 0;
-  int32_t units_a_chunk = 1;  // of KV storage (core/kv_layout.h)
-  bool adapters = false;      // stages of lora.cl
-  bool experts = false;       // stages of experts.cl
-  bool latent = false;        // stages of heads.cl; the key's norm is of the numbers that are not rotated
-  StateShape state;           // stages of states.cl, if there are any
+  int32_t units_a_chunk = 1;      // of KV storage (core/kv_layout.h)
+  bool adapters = false;          // stages of lora.cl
+  bool experts = false;           // stages of experts.cl
+  bool latent = false;            // stages of heads.cl; the key's norm is of the numbers that are not rotated
+  bool wide_heads = false;        // stages of wide_heads.cl
+  bool layer_embeddings = false;  // stages of swiglu.cl, which adapters have, too
+  StateShape state;               // stages of states.cl, if there are any
   int32_t state_layer_count = 0;
 };
 

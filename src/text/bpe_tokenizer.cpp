@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/utf8.h"
+#include "text/sentencepiece_space.h"
 #include "text/unicode.h"
 
 namespace inflight {
@@ -27,11 +29,21 @@ struct BpeTokenizer::Scratch {
   std::vector<std::string_view> words;
 };
 
+namespace {
+
+// Gemma 4's files name another one, or none.
+const PreTokenizerType& pre_tokenizer_type_of(const VocabularyData& data) {
+  return find_pre_tokenizer_type(data.model == "gemma4" ? "gemma4" : data.pre);
+}
+
+}  // namespace
+
 BpeTokenizer::BpeTokenizer(const VocabularyData& data)
     : Tokenizer(data),
-      pre_tokenizer_(find_pre_tokenizer_type(data.pre)),
-      ignore_merges_(find_pre_tokenizer_type(data.pre).ignore_merges),
-      nfc_(find_pre_tokenizer_type(data.pre).nfc),
+      pre_tokenizer_(pre_tokenizer_type_of(data)),
+      ignore_merges_(pre_tokenizer_type_of(data).ignore_merges),
+      nfc_(pre_tokenizer_type_of(data).nfc),
+      of_characters_(vocabulary().kind() == VocabularyKind::CharacterBpe),
       merges_(data.merges.size()) {
   if (data.merges.empty()) fail(ErrorCode::CorruptFile, "metadata key 'tokenizer.ggml.merges' is missing");
   read_merges(data);
@@ -49,7 +61,7 @@ void BpeTokenizer::read_merges(const VocabularyData& data) {
     const auto next = static_cast<int32_t>(vocabulary().size() + static_cast<int32_t>(others.size()));
     return others.try_emplace(std::string(text), next).first->second;
   };
-  for (int byte = 0; byte < 256; ++byte) {
+  for (int byte = 0; byte < 256 && !of_characters_; ++byte) {
     byte_symbols_[static_cast<size_t>(byte)] = symbol_of(alphabet_.letter(static_cast<uint8_t>(byte)));
   }
   for (size_t rank = 0; rank < data.merges.size(); ++rank) {
@@ -63,6 +75,7 @@ void BpeTokenizer::read_merges(const VocabularyData& data) {
     const int32_t joined = symbol_of(std::string(left) + std::string(right));
     merges_.insert(symbol_of(left), symbol_of(right), {static_cast<uint32_t>(rank), joined});
   }
+  no_symbol_ = static_cast<int32_t>(vocabulary().size() + static_cast<int32_t>(others.size()));
 }
 
 void BpeTokenizer::warn_of_missing_letters(const VocabularyData& data) const {
@@ -84,26 +97,43 @@ void BpeTokenizer::warn_of_missing_letters(const VocabularyData& data) const {
 
 void BpeTokenizer::encode_text(std::string_view text, bool /*after_special*/, std::vector<TokenId>& ids) const {
   Scratch scratch;
-  const std::string composed = nfc_ ? to_nfc(text) : std::string();
-  pre_tokenizer_.split(nfc_ ? composed : text, scratch.words);
+  const std::string composed = nfc_ ? to_nfc(text) : of_characters_ ? to_sentencepiece_spaces(text) : std::string();
+  pre_tokenizer_.split(composed.empty() ? text : composed, scratch.words);
   for (const std::string_view word : scratch.words) encode_word(word, scratch, ids);
 }
 
-void BpeTokenizer::encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const {
-  if (ignore_merges_ && word.size() <= token_bytes_max_) {
-    const auto id = vocabulary().find(alphabet_.spell(word));
-    if (id && !vocabulary().is_control(*id)) {
-      ids.push_back(*id);
-      return;
-    }
-  }
+std::optional<TokenId> BpeTokenizer::whole_token(std::string_view word) const {
+  // Of lines' ends Gemma 4 has tokens of several; not all files have the merges that make them.
+  const bool asked = ignore_merges_ || (of_characters_ && word.front() == '\n');
+  if (!asked || word.size() > token_bytes_max_) return {};
+  const auto id = vocabulary().find(of_characters_ ? std::string(word) : alphabet_.spell(word));
+  return id && !vocabulary().is_control(*id) ? id : std::nullopt;
+}
+
+void BpeTokenizer::begin_symbols(std::string_view word, Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   symbols.clear();
-  const auto count = static_cast<int32_t>(word.size());
-  for (int32_t index = 0; index < count; ++index) {
-    const int32_t id = byte_symbols_[static_cast<uint8_t>(word[static_cast<size_t>(index)])];
-    symbols.push_back({id, static_cast<uint32_t>(index), index - 1, index + 1 < count ? index + 1 : -1, {}});
+  for (size_t offset = 0, length = 1; offset < word.size(); offset += length) {
+    int32_t id = byte_symbols_[static_cast<uint8_t>(word[offset])];
+    if (of_characters_) {
+      length = first_utf8_character(word.substr(offset)).length;
+      const auto token = vocabulary().find(word.substr(offset, length));
+      id = token && !vocabulary().is_control(*token) ? *token : no_symbol_;
+    }
+    const auto index = static_cast<int32_t>(symbols.size());
+    symbols.push_back({id, static_cast<uint32_t>(offset), index - 1, index + 1, {}});
   }
+  symbols.back().next = -1;
+}
+
+void BpeTokenizer::encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const {
+  if (const auto id = whole_token(word)) {
+    ids.push_back(*id);
+    return;
+  }
+  begin_symbols(word, scratch);
+  auto& symbols = scratch.symbols;
+  const auto count = static_cast<int32_t>(symbols.size());
   const auto at = [&](int32_t index) -> Scratch::Symbol& { return symbols[static_cast<size_t>(index)]; };
   const auto consider = [&](int32_t left) {
     if (left < 0) return;

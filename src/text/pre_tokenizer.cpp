@@ -78,6 +78,9 @@ constexpr std::array kDeepSeekV3Patterns{
     std::string_view(R"([!-\/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
                      R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
 
+// Gemma 4 merges within whole texts; none of its tokens holds a line's end and something else.
+constexpr std::array kLinePatterns{std::string_view(R"(\n+)")};
+
 constexpr std::array kTypes{
     PreTokenizerType{"default", kDefaultPatterns},
     PreTokenizerType{"gpt-2", kGpt2Patterns},
@@ -138,6 +141,7 @@ constexpr std::array kTypes{
     PreTokenizerType{"deepseek-llm", kDeepSeekLlmPatterns},
     PreTokenizerType{"deepseek-v3", kDeepSeekV3Patterns},
     PreTokenizerType{"hunyuan-dense", kDeepSeekV3Patterns},
+    PreTokenizerType{"gemma4", kLinePatterns},
     PreTokenizerType{"hy_v4", kDeepSeekV3Patterns},
     PreTokenizerType{"joyai-llm", kDeepSeekV3Patterns},
 };

@@ -14,7 +14,7 @@ Tokenizer::Tokenizer(const VocabularyData& data) : vocabulary_(data), special_to
 
 std::unique_ptr<Tokenizer> Tokenizer::create(const VocabularyData& data) {
   try {
-    if (data.model == "gpt2") return std::make_unique<BpeTokenizer>(data);
+    if (data.model == "gpt2" || data.model == "gemma4") return std::make_unique<BpeTokenizer>(data);
     return std::make_unique<SentencePieceTokenizer>(data);  // Vocabulary refuses models other than "llama"
   } catch (const Error& error) {
     if (data.path.empty()) throw;

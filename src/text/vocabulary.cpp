@@ -15,11 +15,14 @@ namespace {
 
 // Files often state only one of the tokens that end an answer, and not always as control tokens; llama.cpp goes by such
 // names, too.
-constexpr std::array<std::string_view, 14> kEndNames = {"<|im_end|>",
+constexpr std::array<std::string_view, 17> kEndNames = {"<|im_end|>",
                                                         "<|endoftext|>",
                                                         "<|eot_id|>",
                                                         "<|end|>",
                                                         "<end_of_turn>",
+                                                        "<turn|>",
+                                                        "<|tool_response>",
+                                                        "<eos>",
                                                         "<|end_of_text|>",
                                                         "<|eom_id|>",
                                                         "<|return|>",
@@ -35,8 +38,9 @@ bool is_end_name(std::string_view text) { return std::ranges::find(kEndNames, te
 VocabularyKind kind_of(const std::string& model) {
   if (model == "llama") return VocabularyKind::SentencePiece;
   if (model == "gpt2") return VocabularyKind::ByteLevelBpe;
+  if (model == "gemma4") return VocabularyKind::CharacterBpe;
   if (model.empty()) fail(ErrorCode::Unsupported, "the model file has no vocabulary");
-  fail(ErrorCode::Unsupported, "metadata key 'tokenizer.ggml.model' is '{}', supported: llama, gpt2", model);
+  fail(ErrorCode::Unsupported, "metadata key 'tokenizer.ggml.model' is '{}', supported: llama, gpt2, gemma4", model);
 }
 
 void check_sizes(const VocabularyData& data) {
@@ -113,7 +117,7 @@ void Vocabulary::find_end_tokens(const VocabularyData& data) {
 }
 
 void Vocabulary::read_special_tokens(const VocabularyData& data) {
-  const bool is_bpe = kind_ == VocabularyKind::ByteLevelBpe;
+  const bool is_bpe = kind_ != VocabularyKind::SentencePiece, of_bytes = kind_ == VocabularyKind::ByteLevelBpe;
   const auto known = [this](const char* name, std::optional<TokenId> id, std::optional<TokenId> fallback) {
     if (id && !contains(*id)) {
       fail(ErrorCode::CorruptFile, "the vocabulary's {} token is {}, allowed: 0 to {}", name, *id, size() - 1);
@@ -124,10 +128,12 @@ void Vocabulary::read_special_tokens(const VocabularyData& data) {
   const auto default_id = [is_bpe](TokenId id) { return is_bpe ? std::nullopt : std::optional(id); };
   unknown_ = known("unknown", data.unknown, default_id(0));
   // Files in GPT-2's form name their end of text, lest the field be empty: a text that lacks a letter does not end.
-  if (is_bpe && unknown_ && type(*unknown_) == TokenType::Control) unknown_.reset();
+  if (of_bytes && unknown_ && type(*unknown_) == TokenType::Control) unknown_.reset();
   bos_ = known("bos", data.bos, default_id(1));
   eos_ = known("eos", data.eos, default_id(2));
-  add_bos_ = bos_ && data.add_bos.value_or(!is_bpe || find_pre_tokenizer_type(data.pre).add_bos);
+  // The first files of Gemma 4 say that there is none.
+  const bool always = kind_ == VocabularyKind::CharacterBpe;
+  add_bos_ = bos_ && (always || data.add_bos.value_or(!is_bpe || find_pre_tokenizer_type(data.pre).add_bos));
   add_eos_ = eos_ && data.add_eos.value_or(false);
   add_space_prefix_ = !is_bpe && data.add_space_prefix.value_or(true);
   strips_behind_special_ = data.strips_behind_special;

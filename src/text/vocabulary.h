@@ -16,11 +16,14 @@
 
 namespace inflight {
 
-enum class VocabularyKind : uint8_t { SentencePiece, ByteLevelBpe };
+// CharacterBpe (Gemma 4): merges of characters instead of bytes, spelled as SentencePiece does, with tokens of bytes
+// for characters that are none.
+enum class VocabularyKind : uint8_t { SentencePiece, ByteLevelBpe, CharacterBpe };
 
 class Vocabulary {
  public:
-  // ERRORS: Unsupported for another model than "llama" and "gpt2"; CorruptFile for no tokens, arrays of another length
+  // ERRORS: Unsupported for another model than "llama", "gpt2" and "gemma4"; CorruptFile for no tokens, arrays of
+  // another length
   //         than the tokens, special ids out of range.
   explicit Vocabulary(const VocabularyData& data);
   // Texts are views into one another's storage.

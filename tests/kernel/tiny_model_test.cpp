@@ -35,10 +35,12 @@ TEST_P(TinyModel, RunsEveryKernel) {
         {TensorType::Q6_K, KvType::Q8_0},
         {TensorType::MXFP4, KvType::I16},
         {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_mixture(5, 2, true); }},
-        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) {
+        {TensorType::F16, KvType::F16,
+         [](test::SyntheticModel& m) {
            m.make_deepseek2(true);
            m.spec.layer_count = 2;
-         }}}) {
+         }},
+        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_gemma4(); }}}) {
     // Steps with such stages are never one launch.
     if (shape != nullptr && GetParam() == LaunchMode::FusedGroups) continue;
     const KvType kv_type = groups && wanted_kv == KvType::I16 ? KvType::F16 : wanted_kv;

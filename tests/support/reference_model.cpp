@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "model/quantize.h"
 
 namespace inflight::test {
@@ -74,13 +75,19 @@ void scale_by(std::vector<double>& x, float scale) {
 
 double soft_capped(double x, float cap) { return cap > 0.0F ? double{cap} * std::tanh(x / double{cap}) : x; }
 
-double gated(double gate, double up, Activation kind) {
+double as_half(double x) { return double{float_of_half(half_of_float(static_cast<float>(x)))}; }
+
+double gelu(double x) {
+  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+// of_halves: GELU looked up in a table of half precision.
+double gated(double gate, double up, Activation kind, bool of_halves) {
   switch (kind) {
     case Activation::Silu:
       return up * gate / (1.0 + std::exp(-gate));
     case Activation::Gelu:
-      return up * 0.5 * gate *
-             (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate)));
+      return up * (of_halves ? as_half(gelu(as_half(gate))) : gelu(gate));
     case Activation::ClampedSwiglu:
       gate = std::min(gate, 7.0);
       return (std::clamp(up, -7.0, 7.0) + 1.0) * gate / (1.0 + std::exp(-1.702 * gate));
@@ -151,10 +158,14 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
       output_norm_(vector(model.weights.output_norm)),
       frequencies_(rope_frequencies(model.spec, vector(rope_factors(model)))) {
   if (spec_.local_rope_base > 0.0F) {
-    for (int32_t pair = 0; pair < spec_.rope_dimension_count / 2; ++pair) {
-      local_frequencies_.push_back(std::pow(double{spec_.local_rope_base}, -2.0 * pair / spec_.rope_dimension_count));
+    const int32_t rotated = spec_.local_head_size > 0 ? spec_.local_head_size : spec_.rope_dimension_count;
+    for (int32_t pair = 0; pair < rotated / 2; ++pair) {
+      local_frequencies_.push_back(std::pow(double{spec_.local_rope_base}, -2.0 * pair / rotated));
     }
   }
+  layer_embeddings_ = matrix(model.weights.layer_embeddings);
+  layer_projection_ = matrix(model.weights.layer_projection);
+  layer_projection_norm_ = vector(model.weights.layer_projection_norm);
   if (!model.weights.tied_output) output_ = matrix(model.weights.output);
   for (const LayerWeights& weights : model.weights.layers) {
     Layer layer;
@@ -168,6 +179,17 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
                                                       : 0;
     layer.rotates = spec_.unrotated_every == 0 || number % spec_.unrotated_every != 0;
     layer.rotates_locally = spec_.global_every > 0 && layer.window > 0 && !local_frequencies_.empty();
+    layer.head_size =
+        static_cast<size_t>(layer.window > 0 && spec_.local_head_size > 0 ? spec_.local_head_size : spec_.head_size);
+    layer.kv_layer = layers_.size();
+    if (spec_.first_sharing_layer > 0 && number > spec_.first_sharing_layer) {
+      layer.kv_layer = static_cast<size_t>(spec_.first_sharing_layer) - 1;
+      while (layers_[layer.kv_layer].window != layer.window) --layer.kv_layer;
+    }
+    layer.embedding_gate = matrix(weights.embedding_gate);
+    layer.embedding_output = matrix(weights.embedding_output);
+    layer.embedding_post_norm = vector(weights.embedding_post_norm);
+    layer.output_scale = vector(weights.output_scale);
     layer.query_norm = vector(weights.query_norm);
     layer.key_norm = vector(weights.key_norm);
     layer.query_gate.weight = matrix(weights.query_gate);
@@ -273,11 +295,11 @@ ReferenceModel::Vector ReferenceModel::norm(const Vector& x, const Vector& weigh
   return y;
 }
 
-void ReferenceModel::norm_heads(Vector& heads, const Vector& weight) const {
+void ReferenceModel::norm_heads(Vector& heads, const Vector& weight, size_t size) const {
   if (weight.empty()) return;
-  const auto size = spec_.norms_heads_together ? static_cast<int32_t>(heads.size()) : spec_.head_size;
-  for (auto head = heads.begin(); head != heads.end(); head += size) {
-    const Vector normed = norm(Vector(head, head + size), weight);
+  const auto together = static_cast<ptrdiff_t>(spec_.norms_heads_together ? heads.size() : size);
+  for (auto head = heads.begin(); head != heads.end(); head += together) {
+    const Vector normed = norm(Vector(head, head + together), weight);
     std::copy(normed.begin(), normed.end(), head);
   }
 }
@@ -334,7 +356,7 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
 ReferenceModel::Vector ReferenceModel::feed_forward(const FeedForward& weights, const Vector& x) const {
   Vector gate = apply(weights.gate, x);
   const Vector up = apply(weights.up, x);
-  for (size_t i = 0; i < gate.size(); ++i) gate[i] = gated(gate[i], up[i], spec_.activation);
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = gated(gate[i], up[i], spec_.activation, gelu_of_halves_);
   return apply(weights.down, gate);
 }
 
@@ -370,17 +392,22 @@ ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector&
   return result;
 }
 
-ReferenceModel::Vector ReferenceModel::attention(Layer& layer, const Vector& x) const {
+ReferenceModel::Vector ReferenceModel::attention(size_t index, const Vector& x) {
+  Layer& layer = layers_[index];
+  const size_t size = layer.head_size;
   Vector query = apply(layer.query, x);
-  Vector key = apply(layer.key, x);
-  norm_heads(query, layer.query_norm);
-  norm_heads(key, layer.key_norm);
-  const auto size = static_cast<size_t>(spec_.head_size);
+  norm_heads(query, layer.query_norm, size);
   rotate(layer, query, size);
-  rotate(layer, key, size);
-  layer.keys.push_back(std::move(key));
-  layer.values.push_back(apply(layer.value, x));
-  Vector attended = attend(layer, query, size, size, static_cast<size_t>(spec_.head_count / spec_.kv_head_count));
+  if (layer.kv_layer == index) {
+    Vector key = apply(layer.key, x), value = apply(layer.value, x);
+    norm_heads(key, layer.key_norm, size);
+    if (spec_.norms_values) norm_heads(value, Vector(size, 1.0), size);
+    rotate(layer, key, size);
+    layer.keys.push_back(std::move(key));
+    layer.values.push_back(std::move(value));
+  }
+  Vector attended =
+      attend(layers_[layer.kv_layer], query, size, size, static_cast<size_t>(spec_.head_count / spec_.kv_head_count));
   if (spec_.gated_attention) {
     const Vector gate = apply(layer.query_gate, x);
     for (size_t i = 0; i < attended.size(); ++i) attended[i] /= 1.0 + std::exp(-gate[i]);
@@ -409,117 +436,29 @@ ReferenceModel::Vector ReferenceModel::latent_attention(Layer& layer, const Vect
   return apply(layer.attention_output, attend(layer, query, size, static_cast<size_t>(spec_.latent.value_size), 1));
 }
 
-ReferenceModel::Vector ReferenceModel::convolve(const Layer& layer) const {
-  const auto window = static_cast<size_t>(spec_.state.window);
-  Vector sums(layer.before.back().size());
-  for (size_t c = 0; c < sums.size(); ++c) {
-    for (size_t back = 0; back < std::min(window, layer.before.size()); ++back) {
-      sums[c] +=
-          layer.convolution.numbers[c * window + window - 1 - back] * layer.before[layer.before.size() - 1 - back][c];
+std::vector<ReferenceModel::Vector> ReferenceModel::layer_embeddings(TokenId id, const Vector& x) const {
+  std::vector<Vector> all;
+  const auto size = static_cast<ptrdiff_t>(spec_.layer_embedding_size);
+  if (size == 0) return all;
+  const auto row = layer_embeddings_.numbers.begin() + int64_t{id} * layer_embeddings_.columns;
+  Vector projected = multiply(layer_projection_, x);
+  for (double& number : projected) number /= std::sqrt(static_cast<double>(spec_.hidden_size));
+  for (ptrdiff_t i = 0; i < spec_.layer_count; ++i) {
+    const auto part = projected.begin() + i * size;
+    Vector sum = norm(Vector(part, part + size), layer_projection_norm_);
+    for (ptrdiff_t j = 0; j < size; ++j) {
+      double& number = sum[static_cast<size_t>(j)];
+      number = (number + std::sqrt(static_cast<double>(size)) * row[i * size + j]) / std::numbers::sqrt2;
     }
+    all.push_back(std::move(sum));
   }
-  if (!layer.convolution_bias.empty()) add(sums, layer.convolution_bias);
-  if (spec_.state.kind == StateKind::ShortConvolution) return sums;
-  for (double& sum : sums) sum /= 1.0 + std::exp(-sum);
-  return sums;
+  return all;
 }
 
-ReferenceModel::Vector ReferenceModel::short_convolution(Layer& layer, const Vector& x) const {
-  const Vector row = apply(layer.mixed, x);
-  const size_t size = row.size() / 3;
-  Vector product(size);
-  for (size_t i = 0; i < size; ++i) product[i] = row[i] * row[2 * size + i];
-  layer.before.push_back(product);
-  Vector sums = convolve(layer);
-  for (size_t i = 0; i < size; ++i) sums[i] *= row[size + i];
-  return apply(layer.state_output, sums);
-}
-
-ReferenceModel::Vector ReferenceModel::mamba2(Layer& layer, const Vector& x) const {
-  const auto size = static_cast<size_t>(spec_.state.value_size), keys = static_cast<size_t>(spec_.state.key_size);
-  const auto heads = static_cast<size_t>(spec_.state.value_heads), groups = static_cast<size_t>(spec_.state.key_heads);
-  layer.before.push_back(apply(layer.mixed, x));
-  layer.states.resize(heads, Vector(keys * size));
-  const Vector mixed = convolve(layer), gate = apply(layer.output_gate, x), steps = apply(layer.step, x);
-  Vector read;
-  for (size_t head = 0; head < heads; ++head) {
-    const size_t group = head / (heads / groups);
-    const double* const value = &mixed[head * size];
-    const double* const key = &mixed[heads * size + group * keys];
-    const double* const query = &mixed[heads * size + (groups + group) * keys];
-    const double step = std::log1p(std::exp(steps[head] + layer.step_bias[head]));
-    const double kept = std::exp(layer.decay[head] * step);
-    for (size_t j = 0; j < size; ++j) {
-      double sum = layer.skip[head] * value[j];
-      for (size_t i = 0; i < keys; ++i) {
-        double& number = layer.states[head][i * size + j];
-        number = kept * number + step * key[i] * value[j];
-        sum += number * query[i];
-      }
-      const double z = gate[head * size + j];
-      read.push_back(sum * z / (1.0 + std::exp(-z)));
-    }
-  }
-  const auto width = static_cast<ptrdiff_t>(read.size() / groups);
-  Vector normed;
-  for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(read.size()); i += width) {
-    const Vector part = norm(Vector(read.begin() + i, read.begin() + i + width),
-                             Vector(layer.state_norm.begin() + i, layer.state_norm.begin() + i + width));
-    normed.insert(normed.end(), part.begin(), part.end());
-  }
-  return apply(layer.state_output, normed);
-}
-
-ReferenceModel::Vector ReferenceModel::state_layer(Layer& layer, const Vector& x) const {
-  switch (spec_.state.kind) {
-    case StateKind::DeltaNet:
-      return delta_net(layer, x);
-    case StateKind::ShortConvolution:
-      return short_convolution(layer, x);
-    case StateKind::Mamba2:
-      return mamba2(layer, x);
-  }
-  return {};  // not reached
-}
-
-ReferenceModel::Vector ReferenceModel::delta_net(Layer& layer, const Vector& x) const {
-  const auto size = static_cast<size_t>(spec_.state.key_size);
-  const auto key_heads = static_cast<size_t>(spec_.state.key_heads);
-  const auto value_heads = static_cast<size_t>(spec_.state.value_heads);
-  layer.before.push_back(apply(layer.mixed, x));
-  layer.states.resize(value_heads, Vector(size * size));
-  const Vector mixed = convolve(layer);
-  const auto unit = [&](size_t begin) {
-    Vector part(mixed.begin() + static_cast<ptrdiff_t>(begin), mixed.begin() + static_cast<ptrdiff_t>(begin + size));
-    double squares = double{spec_.norm_epsilon};
-    for (const double number : part) squares += number * number;
-    for (double& number : part) number /= std::sqrt(squares);
-    return part;
-  };
-  const Vector gate = apply(layer.output_gate, x), step = apply(layer.step, x), correction = apply(layer.correction, x);
-  Vector read;
-  for (size_t head = 0; head < value_heads; ++head) {
-    const Vector query = unit(head % key_heads * size), key = unit((key_heads + head % key_heads) * size);
-    const double* const value = &mixed[(2 * key_heads + head) * size];
-    const double kept = std::exp(layer.decay[head] * std::log1p(std::exp(step[head] + layer.step_bias[head])));
-    const double share = 1.0 / (1.0 + std::exp(-correction[head]));
-    Vector& state = layer.states[head];
-    Vector out(size);
-    for (size_t j = 0; j < size; ++j) {
-      double stored = 0.0;
-      for (size_t i = 0; i < size; ++i) stored += (state[i * size + j] *= kept) * key[i];
-      for (size_t i = 0; i < size; ++i) {
-        state[i * size + j] += key[i] * share * (value[j] - stored);
-        out[j] += state[i * size + j] * query[i] / std::sqrt(static_cast<double>(size));
-      }
-    }
-    const Vector normed = norm(out, layer.state_norm);
-    for (size_t j = 0; j < size; ++j) {
-      const double z = gate[head * size + j];
-      read.push_back(normed[j] * z / (1.0 + std::exp(-z)));
-    }
-  }
-  return apply(layer.state_output, read);
+void ReferenceModel::add_embedding(const Layer& layer, const Vector& embedding, Vector& x) const {
+  Vector gate = multiply(layer.embedding_gate, x);
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = gated(gate[i], embedding[i], spec_.activation, gelu_of_halves_);
+  add(x, norm(multiply(layer.embedding_output, gate), layer.embedding_post_norm));
 }
 
 ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
@@ -527,16 +466,21 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   const auto row = embedding_.numbers.begin() + int64_t{id} * spec_.hidden_size;
   Vector x(row, row + spec_.hidden_size);
   scale_by(x, spec_.embedding_scale);
-  for (Layer& layer : layers_) {
+  const std::vector<Vector> embeddings = layer_embeddings(id, x);
+  for (size_t index = 0; index < layers_.size(); ++index) {
+    Layer& layer = layers_[index];
     const Vector attention_input = norm(x, layer.attention_norm);
     const Vector attended = layer.mixed.weight.rows > 0 ? state_layer(layer, attention_input)
                             : layer.latent.rows > 0     ? latent_attention(layer, attention_input)
-                                                        : attention(layer, attention_input);
+                                                        : attention(index, attention_input);
     add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
 
     const Vector input = norm(x, layer.feed_forward_norm);
     const Vector output = layer.router.rows > 0 ? mixture(layer, input) : feed_forward(layer.dense, input);
     add(x, norm(output, layer.feed_forward_post_norm), double{spec_.residual_scale});
+    if (!embeddings.empty()) add_embedding(layer, embeddings[index], x);
+    if (layer.output_scale.empty()) continue;
+    for (double& number : x) number *= layer.output_scale[0];
   }
   ++position_;
   return x;

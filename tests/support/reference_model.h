@@ -23,8 +23,12 @@
 //                 a short convolution  m = b * y, o = c * u, of the rows (b | c | y) = W_m a
 //               f = norm(x, feed_forward_norm)
 //               x += residual_scale * norm(W_down( act(W_gate f + b) * (W_up f + b) ) + b, feed_forward_post_norm)
-//               in layers with experts instead: p = softmax(W_router f) or sigmoid, chosen: the largest p + b
-//               x += residual_scale * ( sum_chosen w_e expert_e(f) + s expert_shared(f) ), w_e = scale p_e, divided by
+//               with embeddings of layers  x += norm(W_o( gelu(W_g x) * e ), post_norm), e = (sqrt(P) table[id] +
+//               norm(W_p x0 / sqrt(E))) / sqrt(2), the layer's P numbers of each; x0: the x that layer 0 begins with
+//               x *= output_scale, where there is one
+//               layers that share K and V attend to those of the last layer before them with K and V and the same
+//               window in layers with experts instead: p = softmax(W_router f) or sigmoid, chosen: the largest p + b x
+//               += residual_scale * ( sum_chosen w_e expert_e(f) + s expert_shared(f) ), w_e = scale p_e, divided by
 //               the chosen p's sum where they are normed; s = 1, or 1 / (1 + exp(-gate . f))
 //   logits = logit_scale * W_output norm(x, output_norm)
 //   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon); x where there is no w
@@ -47,6 +51,9 @@ class ReferenceModel {
  public:
   // `model` must outlive this object. Holds all weights as doubles: 8 bytes a parameter.
   explicit ReferenceModel(const LoadedModel& model);
+
+  // From now on GELU as llama.cpp computes it: by a table of half precision, of a gate rounded to it.
+  void round_gelu() { gelu_of_halves_ = true; }
 
   // Merges a LoRA matrix into the weights: W += scale * B A, in doubles.
   void merge(const LowRank& adapted);
@@ -86,6 +93,9 @@ class ReferenceModel {
     Vector attention_norm, attention_post_norm, feed_forward_norm, feed_forward_post_norm;  // empty: none
     Vector query_norm, key_norm;                                                            // likewise
     int32_t window = 0;
+    size_t head_size = 0, kv_layer = 0;       // kv_layer: whose K and V it attends to
+    Matrix embedding_gate, embedding_output;  // without rows: no embedding of its own
+    Vector embedding_post_norm, output_scale;
     bool rotates = true, rotates_locally = false;
     Linear query, key, value, attention_output;
     FeedForward dense;  // or of the shared expert; without rows: none
@@ -113,14 +123,16 @@ class ReferenceModel {
   [[nodiscard]] Vector mixture(const Layer& layer, const Vector& x) const;
   static Vector multiply(const Matrix& matrix, const Vector& x);
   [[nodiscard]] Vector norm(const Vector& x, const Vector& weight) const;
-  void norm_heads(Vector& heads, const Vector& weight) const;
+  void norm_heads(Vector& heads, const Vector& weight, size_t size) const;
+  [[nodiscard]] std::vector<Vector> layer_embeddings(TokenId id, const Vector& x) const;  // of each layer; or nothing
+  void add_embedding(const Layer& layer, const Vector& embedding, Vector& x) const;
   // [n*size], of each head the numbers from `first` on
   void rotate(const Layer& layer, Vector& heads, size_t size, size_t first = 0) const;
   // Heads of `size` numbers, `shared` with one K and V.
   [[nodiscard]] Vector attend(const Layer& layer, const Vector& query, size_t size, size_t value_size,
                               size_t shared) const;
   [[nodiscard]] Vector latent_attention(Layer& layer, const Vector& x) const;
-  [[nodiscard]] Vector attention(Layer& layer, const Vector& x) const;
+  [[nodiscard]] Vector attention(size_t index, const Vector& x);
   [[nodiscard]] Vector delta_net(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector mamba2(Layer& layer, const Vector& x) const;
   [[nodiscard]] Vector short_convolution(Layer& layer, const Vector& x) const;
@@ -134,9 +146,12 @@ class ReferenceModel {
   Matrix embedding_;
   Matrix output_;  // empty: the embedding
   Vector output_norm_;
+  Matrix layer_embeddings_, layer_projection_;
+  Vector layer_projection_norm_;
   Vector frequencies_;        // radians a position of each rotated pair, scaling applied
   Vector local_frequencies_;  // of layers with a window; empty: the same
   std::vector<Layer> layers_;
+  bool gelu_of_halves_ = false;
   int32_t position_ = 0;
 };
 

@@ -29,6 +29,11 @@ class ModelBuilder {
     const TensorType output_type = model_.output_type.value_or(model_.matrix_type);
     matrix("token_embd.weight", spec_.vocabulary_size, spec_.hidden_size,
            model_.tied_output ? output_type : model_.matrix_type);
+    if (const int32_t size = spec_.layer_embedding_size; size > 0) {
+      matrix("per_layer_token_embd.weight", spec_.vocabulary_size, spec_.layer_count * size, model_.matrix_type);
+      linear("per_layer_model_proj", spec_.layer_count * size, spec_.hidden_size, false);
+      vector("per_layer_proj_norm.weight", size, 1.0F);
+    }
     for (int32_t layer = 0; layer < spec_.layer_count; ++layer) {
       write_layer(layer);
     }
@@ -58,7 +63,11 @@ class ModelBuilder {
     if (model_.predicting_layers > 0) count("nextn_predict_layers", model_.predicting_layers);
     count("context_length", spec_.context_length);
     count("embedding_length", spec_.hidden_size);
-    count("feed_forward_length", spec_.feed_forward_size);
+    if (spec_.feed_forward_sizes.empty()) {
+      count("feed_forward_length", spec_.feed_forward_size);
+    } else {
+      writer_.key_i32s(key("feed_forward_length"), spec_.feed_forward_sizes);
+    }
     if (spec_.expert_count > 0) {
       count("expert_count", spec_.expert_count);
       count("expert_used_count", spec_.experts_used);
@@ -88,6 +97,14 @@ class ModelBuilder {
     if (spec_.local_window > 0) {
       count("attention.sliding_window", spec_.local_window);
       count("attention.sliding_window_pattern", spec_.global_every);
+    }
+    if (spec_.norms_values) {
+      count("attention.shared_kv_layers", spec_.layer_count - spec_.first_sharing_layer);
+      count("embedding_length_per_layer_input", spec_.layer_embedding_size);
+      for (const char* name : {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"}) {
+        count(name, spec_.local_head_size);
+      }
+      writer_.key_f32(key("rope.freq_base_swa"), spec_.local_rope_base);
     }
     if (spec_.has_state()) {
       if (is_of(StateKind::DeltaNet)) writer_.key_bools(key("attention.recurrent_layers"), spec_.stateful);
@@ -170,10 +187,10 @@ class ModelBuilder {
   void write_layer(int32_t layer) {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const int32_t hidden = spec_.hidden_size;
-    const int32_t feed_forward = spec_.feed_forward_size;
+    const int32_t feed_forward = spec_.feed_forward_size_of(layer);
     if (model_.norms_before) vector(prefix + "attn_norm.weight", hidden, 1.0F);
     if (spec_.attends(layer)) {
-      write_attention(prefix);
+      write_attention(prefix, layer);
     } else {
       write_state(prefix);
     }
@@ -187,6 +204,11 @@ class ModelBuilder {
     linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
     if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
+    if (spec_.layer_embedding_size == 0) return;
+    linear(prefix + "inp_gate", spec_.layer_embedding_size, hidden, false);
+    linear(prefix + "proj", hidden, spec_.layer_embedding_size, false);
+    vector(prefix + "post_norm.weight", hidden, 1.0F);
+    vector(prefix + "layer_output_scale.weight", 1, 0.7F);
   }
 
   void write_state(const std::string& prefix) {
@@ -238,22 +260,24 @@ class ModelBuilder {
     linear(prefix + "attn_output", hidden, heads * latent.value_size, false);
   }
 
-  void write_attention(const std::string& prefix) {
+  void write_attention(const std::string& prefix, int32_t layer) {
     if (spec_.is_latent()) return write_latent_attention(prefix);
     const int32_t hidden = spec_.hidden_size;
-    const int32_t query = spec_.head_count * spec_.head_size;
-    const int32_t key_value = spec_.kv_head_count * spec_.head_size;
+    const int32_t head = spec_.head_size_of(layer), query = spec_.head_count * head;
+    const int32_t key_value = spec_.kv_head_count * head;
+    const bool own = !spec_.shares_kv(layer);
     if (model_.joined) {
       linear(prefix + "attn_qkv", query + 2 * key_value, hidden, model_.query_key_value_bias);
     } else {
       linear(prefix + "attn_q", spec_.gated_attention ? 2 * query : query, hidden, model_.query_key_value_bias);
-      linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
-      linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+      if (own) linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
+      if (own) linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
     }
     if (model_.query_key_norm) {
       const bool together = spec_.norms_heads_together;
-      vector(prefix + "attn_q_norm.weight", together ? query : spec_.head_size, 1.0F);
-      vector(prefix + "attn_k_norm.weight", together ? key_value : spec_.head_size, 1.0F);
+      const float centre = spec_.attention_scale == 1.0F ? 0.35F : 1.0F;  // so that no score drowns the others
+      vector(prefix + "attn_q_norm.weight", together ? query : head, centre);
+      if (own) vector(prefix + "attn_k_norm.weight", together ? key_value : head, centre);
     }
     linear(prefix + "attn_output", hidden, query, model_.attention_output_bias);
     if (model_.sinks) vector(prefix + "attn_sinks.weight", spec_.head_count, 1.0F, 2.0F);
@@ -380,6 +404,26 @@ void SyntheticModel::make_gemma(int32_t version) {
     spec.rope_base = 1e6F;
     spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 8.0F};
   }
+}
+
+void SyntheticModel::make_gemma4() {
+  make_gemma(3);
+  spec.architecture = "gemma4";
+  spec.layer_count = 6;
+  spec.global_every = 2;
+  spec.feed_forward_sizes = {96, 96, 96, 96, 160, 160};
+  spec.feed_forward_size = 160;
+  spec.head_size = spec.rope_dimension_count = 64;
+  spec.local_head_size = 32;
+  spec.local_rope_base = 500.0F;
+  spec.rope_scaling = {};
+  spec.norms_values = true;
+  spec.attention_scale = 1.0F;
+  spec.first_sharing_layer = 4;
+  spec.layer_embedding_size = 32;
+  spec.logit_softcap = 2.0F;
+  rope_factors.assign(32, 1e30F);
+  std::fill_n(rope_factors.begin(), 8, 1.0F);
 }
 
 void SyntheticModel::make_mixture(int32_t experts, int32_t used, bool shared) {

@@ -42,6 +42,10 @@ struct SyntheticModel {
   // caps (2), normed heads (3).
   void make_gemma(int32_t version);
 
+  // As Gemma 4's small ones: windows in all layers but each second of 6, heads there of half the size, the last two
+  // attend to K and V of those before and have wider feed-forwards, all have embeddings of their own.
+  void make_gemma4();
+
   // As Qwen 3's mixtures of experts, or with a shared expert that has a gate Qwen 2's.
   void make_mixture(int32_t experts, int32_t used, bool shared);
 

@@ -96,6 +96,29 @@ TEST(Embedding, IsWhatTheReferenceComputes) {
   }
 }
 
+// Of a model whose last layers compute the rows alone that somebody wants: here all.
+TEST(Embedding, NeedsAllRowsOfLayersThatShareKAndV) {
+  SyntheticModel synthetic;
+  synthetic.make_gemma4();
+  synthetic.spec.vocabulary_size = 1024;
+  const TempFolder folder;
+  RuntimeOptions options;
+  options.model = folder.write("gemma4.gguf", build_model(synthetic).bytes());
+  options.scheduler.max_num_batched_tokens = 64;
+  const LoadedModel model = load_model(options.model);
+  ReferenceModel reference(model);
+  Runtime runtime(options);
+  const std::vector<TokenId> prompt = prompt_of(150);
+  const std::vector<std::vector<double>> hidden = reference.feed_hidden(prompt);
+  const std::vector<float> embedding = read(submit_pooled(runtime.engine(), prompt, Pooling::Mean));
+  ASSERT_EQ(embedding.size(), hidden[0].size());
+  for (size_t i = 0; i < embedding.size(); ++i) {
+    double mean = 0.0;
+    for (const auto& row : hidden) mean += row[i] / static_cast<double>(hidden.size());
+    EXPECT_NEAR(embedding[i], mean, 4e-3) << i;
+  }
+}
+
 TEST(Embedding, TellsWhatOfThePromptWasStored) {
   Runtime runtime(embedding_options());
   const auto cached = [&](Pooling pooling) {

@@ -209,13 +209,11 @@ TEST(ModeMatrix, TokensOfAModelWithAWindowAreThoseOfARequestAlone) {
 // many as there are blocks, or in fewer, which are then used again. Alone it lies in the blocks.
 TEST(ModeMatrix, TokensFromLocalSlotsAreThoseOfARequestAlone) {
   const TempFolder folder;
-  for (const bool gpt_oss : {false, true}) {
+  for (void (*const shape)(SyntheticModel&) :
+       {+[](SyntheticModel& m) { m.make_gemma(3); }, +[](SyntheticModel& m) { m.make_gpt_oss(4, 2); },
+        +[](SyntheticModel& m) { m.make_gemma4(); }}) {
     SyntheticModel synthetic;
-    if (gpt_oss) {
-      synthetic.make_gpt_oss(4, 2);
-    } else {
-      synthetic.make_gemma(3);
-    }
+    shape(synthetic);
     synthetic.spec.vocabulary_size = 1024;
     synthetic.spec.local_window = 36;
     const std::string model = folder.write("local.gguf", build_model(synthetic).bytes());

@@ -150,17 +150,21 @@ TEST(Runtime, RefusesWhatStatesDoNotAllow) {
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "architecture qwen35", [&] { Runtime runtime(draft); });
 }
 
-TEST(Runtime, RefusesAdaptersOfLatentAttention) {
+TEST(Runtime, RefusesAdaptersOfSomeModels) {
   const TempFolder folder;
-  SyntheticModel synthetic;
-  synthetic.make_deepseek2(false);
-  RuntimeOptions options = demo_options();
-  options.model = folder.write("latent.gguf", build_model(synthetic).bytes());
-  options.scheduler.max_model_len = 0;
-  options.max_loras = 1;
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
-                        "max_loras is 1, allowed with a model of architecture deepseek2, whose attention is latent: 0",
-                        [&] { Runtime runtime(options); });
+  const auto refused = [&](const SyntheticModel& synthetic, const std::string& why) {
+    RuntimeOptions options = demo_options();
+    options.model = folder.write(synthetic.spec.architecture, build_model(synthetic).bytes());
+    options.scheduler.max_model_len = 0;
+    options.max_loras = 1;
+    INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "max_loras is 1, allowed with a model of architecture " + why,
+                          [&] { Runtime runtime(options); });
+  };
+  SyntheticModel latent, gemma4;
+  latent.make_deepseek2(false);
+  gemma4.make_gemma4();
+  refused(latent, "deepseek2, whose attention is latent: 0");
+  refused(gemma4, "gemma4, whose layers differ in size: 0");
 }
 
 // The first start with a shape of model compiles for seconds: it says so before, and can be stopped.

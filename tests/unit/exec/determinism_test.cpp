@@ -236,6 +236,7 @@ struct Case {
 
 void gemma2(test::SyntheticModel& model) { model.make_gemma(2); }
 void gemma3(test::SyntheticModel& model) { model.make_gemma(3); }
+void gemma4(test::SyntheticModel& model) { model.make_gemma4(); }
 void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
 void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
 void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
@@ -504,6 +505,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Gemma2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, gemma2},
                     Case{"Gemma3", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 0, gemma3},
                     Case{"Gemma3Groups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 2, gemma3},
+                    Case{"Gemma4", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, gemma4},
+                    Case{"Gemma4Floats", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 0, gemma4},
+                    Case{"Gemma4Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 0, gemma4},
+                    Case{"Gemma4Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, gemma4},
                     Case{"Experts", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 0, experts},
                     Case{"ExpertsStages", TensorType::Q4_0, KvType::F16, LaunchMode::Stages, 0, 0, experts},
                     Case{"ExpertsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, experts},

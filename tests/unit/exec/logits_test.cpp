@@ -12,11 +12,14 @@
 #include "sample/logits_processor.h"
 #include "sample/sampler.h"
 #include "support/executor_runner.h"
+#include "support/synthetic_model.h"
+#include "support/temp_folder.h"
 
 namespace inflight {
 namespace {
 
-class WantedLogits : public testing::Test {
+// GetParam(): of a model whose last layers compute the wanted rows alone.
+class WantedLogits : public testing::TestWithParam<bool> {
  protected:
   static constexpr int32_t kPrompt = 21;  // more rows than a round has with max_num_seqs 4
 
@@ -39,13 +42,22 @@ class WantedLogits : public testing::Test {
             .keep_logits = keep_logits};
   }
 
-  LoadedModel model_ = load_model(INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-q8_0.gguf");
+  [[nodiscard]] static LoadedModel load() {
+    if (!GetParam()) return load_model(INFLIGHT_SOURCE_DIR "/models/tinyworld/tinyworld-q8_0.gguf");
+    test::SyntheticModel model;
+    model.make_gemma4();
+    model.spec.local_window = 6;
+    const test::TempFolder folder;
+    return load_model(folder.write("gemma4.gguf", test::build_model(model).bytes()));
+  }
+
+  LoadedModel model_ = load();
   Device device_ = Device::open({});
   std::vector<TokenId> prompt_;
 };
 
 // Prompts in one piece or two, more rows than there are logits at a time.
-TEST_F(WantedLogits, TellOfEachPosition) {
+TEST_P(WantedLogits, TellOfEachPosition) {
   std::vector<std::vector<float>> expected;
   {
     ClExecutor executor(device_, model_.spec, model_.weights, options(true));
@@ -103,7 +115,7 @@ TEST_F(WantedLogits, TellOfEachPosition) {
   }
 }
 
-TEST_F(WantedLogits, LeaveTheOthersOfTheStepAlone) {
+TEST_P(WantedLogits, LeaveTheOthersOfTheStepAlone) {
   ClExecutor executor(device_, model_.spec, model_.weights, options(false));
   const auto run = [&](bool wanted) {
     test::RunnerSequence first = sequence_of(9), second = sequence_of(14), third = sequence_of(5);
@@ -138,6 +150,9 @@ TEST_F(WantedLogits, LeaveTheOthersOfTheStepAlone) {
   }
   EXPECT_EQ(plain[0].sequence, wanted[0].sequence);
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, WantedLogits, testing::Bool(),
+                         [](const auto& test) { return test.param ? "SharedKv" : "OwnKv"; });
 
 }  // namespace
 }  // namespace inflight

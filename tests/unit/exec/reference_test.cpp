@@ -3,7 +3,8 @@
 // styles and scalings, biases, block sizes, KV types, prompt lengths around the sizes of tiles, blocks and partitions.
 // Rows quantised to int8 leave the reference by a few per cent in such small models; tests/kernel checks their kernels
 // exactly.
-// Covers: exec/arena.cpp, exec/forward_pass.cpp, exec/forward_pass_fit.cpp, exec/weight_store.cpp
+// Covers: exec/arena.cpp, exec/forward_pass.cpp, exec/forward_pass_attention.cpp, exec/forward_pass_fit.cpp,
+// exec/weight_store.cpp
 // Covers: ops/step_program.cpp
 #include <gtest/gtest.h>
 
@@ -192,6 +193,23 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.12, KvType::I16},
+                    Kind{"Gemma4", [](test::SyntheticModel& m) { m.make_gemma4(); }},
+                    Kind{"Gemma4OfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_gemma4();
+                           m.seed = 2;
+                           m.spec.local_window = 300;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.2, KvType::I16},
+                    Kind{"Gemma4OfHalves",
+                         [](test::SyntheticModel& m) {
+                           m.make_gemma4();
+                           m.spec.kv_head_count = 1;
+                           m.matrix_type = TensorType::F16;
+                           m.output_type = TensorType::Q8_0;
+                         },
+                         6e-2, KvType::F16},
                     Kind{"NormsBehindAlone",
                          [](test::SyntheticModel& m) {
                            m.spec.architecture = "olmo2";

@@ -44,7 +44,7 @@ TEST(StateFiles, TellWhichLayersAttend) {
   const TempFolder folder;
   const LoadedModel loaded = load_states(folder, qwen35());
   const ModelSpec& spec = loaded.spec;
-  EXPECT_EQ(spec.attention_layer_count(), 2);
+  EXPECT_EQ(spec.kv_layer_count(), 2);
   EXPECT_EQ(spec.stateful_layer_count(), 4);
   const int32_t places[] = {0, 1, 0, 2, 3, 1};
   for (int32_t layer = 0; layer < 6; ++layer) {
@@ -144,7 +144,7 @@ TEST(StateFiles, OfShortConvolutions) {
   const LoadedModel loaded = load_states(folder, lfm2());
   EXPECT_EQ(loaded.spec.stateful, (std::vector<bool>{true, true, false, true, false, true}));
   EXPECT_EQ(loaded.spec.kv_head_count, 2);
-  EXPECT_EQ(loaded.spec.attention_layer_count(), 2);
+  EXPECT_EQ(loaded.spec.kv_layer_count(), 2);
   EXPECT_EQ(loaded.spec.state_bytes(), 4U * 2 * 64 * sizeof(float));  // two tokens' 64 numbers of four layers
   const LayerWeights& layer = loaded.weights.layers[1];
   EXPECT_EQ(layer.mixed.name, "blk.1.shortconv.in_proj.weight");

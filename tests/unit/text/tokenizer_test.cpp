@@ -90,6 +90,39 @@ TEST_F(PreTokenizerGolden, EveryTypeCutsAsHuggingFaceDoes) {
   }
 }
 
+// Gemma 4's kind: characters are merged, spaces spelled U+2581, what has no token is bytes.
+TEST(CharacterBpe, HasTheTokensOfHuggingFace) {
+  const auto golden = nlohmann::json::parse(read_file(test::source_path("tests/golden/character_bpe.json")));
+  VocabularyData data;
+  data.model = "gemma4";
+  data.tokens = golden["tokens"].get<std::vector<std::string>>();
+  data.merges = golden["merges"].get<std::vector<std::string>>();
+  for (size_t i = 0; i < data.tokens.size(); ++i) {  // <pad> <eos> <bos> <unk>, the bytes, the others
+    data.types.push_back(i < 4 ? TokenType::Control : i < 260 ? TokenType::Byte : TokenType::Normal);
+  }
+  data.bos = 2;
+  data.eos = 1;
+  data.unknown = 3;
+  data.add_bos = false;  // as the first published files say
+  const auto tokenizer = Tokenizer::create(data);
+  int bytes = 0;
+  for (size_t i = 0; i < golden["texts"].size(); ++i) {
+    const std::string text = golden["texts"][i];
+    const auto ids = golden["ids"][i].get<std::vector<TokenId>>();
+    EXPECT_EQ(tokenizer->encode(text, kPlain), ids) << "text " << i << ": " << golden["texts"][i].dump();
+    EXPECT_EQ(detokenize_bytes(tokenizer->vocabulary(), ids), text);
+    for (const TokenId id : ids) bytes += int{tokenizer->vocabulary().type(id) == TokenType::Byte};
+  }
+  EXPECT_GT(bytes, 100);
+  EXPECT_EQ(tokenizer->encode("").front(), 2);
+  EXPECT_EQ(tokenizer->encode("<eos>", kPlain).size() > 1, true);
+  // A line's end of several is one token also where no merge makes it; broken UTF-8 is bytes.
+  data.merges.assign(1, "q u");
+  const auto bare = Tokenizer::create(data);
+  EXPECT_EQ(bare->encode("\n\n", kPlain).size(), 1U);
+  EXPECT_EQ(detokenize_bytes(bare->vocabulary(), bare->encode("a\xC3z\xFF", kPlain)), "a\xC3z\xFF");
+}
+
 // What the demo model's merges cannot tell apart: words as tokenizers 0.23.3's pre_tokenize_str() has them, of Split
 // with the models' expressions.
 TEST(PreTokenizer, CutsWords) {
@@ -219,7 +252,7 @@ TEST(Tokenizer, RefusesWhatItCannotRead) {
   VocabularyData bad = data;
   bad.model = "bert";
   EXPECT_EQ(error_of(bad, ErrorCode::Unsupported),
-            "metadata key 'tokenizer.ggml.model' is 'bert', supported: llama, gpt2");
+            "metadata key 'tokenizer.ggml.model' is 'bert', supported: llama, gpt2, gemma4");
   bad.model = "";
   EXPECT_EQ(error_of(bad, ErrorCode::Unsupported), "the model file has no vocabulary");
   bad.model = "gpt2";

@@ -86,12 +86,13 @@ static void rope_group(const Memory* memory, const RopeArgs* args, int item)
   const int row = item / KV_HEADS, group = item % KV_HEADS;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
-  __global const float* angles = angles_at(memory, args->angles, position);
+  __global const float *angles = angles_at(memory, args->angles, position),
+                       *query_angles = angles_at(memory, args->query_angles, position);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * SHARED_HEADS) * HEAD_SIZE;
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   rotate_heads(memory, key, 1, angles, args->key_norm, args->epsilon);
-  rotate_heads(memory, query, SHARED_HEADS, angles, args->query_norm, args->epsilon);
+  rotate_heads(memory, query, SHARED_HEADS, query_angles, args->query_norm, args->epsilon);
   barrier(CLK_GLOBAL_MEM_FENCE);
   const int slot = position % BLOCK_TOKENS, lane = slot % KV_GROUP;
   __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +

@@ -278,11 +278,12 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
   const int row = item / KV_HEADS, group = item % KV_HEADS;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
-  __global const float* angles = angles_at(memory, args->angles, position);
+  __global const float *angles = angles_at(memory, args->angles, position),
+                       *query_angles = angles_at(memory, args->query_angles, position);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * (HEADS / KV_HEADS)) * HEAD_SIZE;
   for (int head = 0; head < HEADS / KV_HEADS; head++) {
     norm_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon);
-    rotate_head(query + head * HEAD_SIZE, angles);
+    rotate_head(query + head * HEAD_SIZE, query_angles);
   }
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;

@@ -77,7 +77,7 @@ typedef struct {
 } LinearArgs;
 typedef struct {
   int query, key, value, positions, tables, layer;
-  int angles;                // offset of the layer's angles; -1: its heads are not rotated
+  int angles, query_angles;  // offsets of the layer's angles, for keys and for queries; -1: its heads are not rotated
   int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head (rows.cl) before it is rotated; -1: none
   float epsilon;
 } RopeArgs;

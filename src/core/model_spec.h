@@ -125,7 +125,10 @@ struct ModelSpec {
   float embedding_scale = 1.0F;  // embeddings
   float residual_scale = 1.0F;   // what attention and feed-forward add to the hidden states
   float attention_scale = 0.0F;  // products of queries and keys; 0: 1 / sqrt(D)
-  float logit_scale = 1.0F;      // logits
+  // Queries of position p, by 1 + temperature_scale * ln(1 + floor(p / temperature_length)) (Ministral 3); 0: by 1.
+  float temperature_scale = 0.0F;
+  int32_t temperature_length = 0;
+  float logit_scale = 1.0F;  // logits
   // x becomes cap * tanh(x / cap); 0: as it is.
   float attention_softcap = 0.0F;  // of scaled products of queries and keys
   float logit_softcap = 0.0F;

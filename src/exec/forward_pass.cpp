@@ -259,6 +259,7 @@ void ForwardPass::add_attended(const ModelSpec& spec, const LayerWeights& weight
                                int32_t layer, RopeArgs rope) {
   rope.layer = spec.place_of(layer);
   rope.angles = RopeAngles::offset(spec, layer, position_count_);
+  rope.query_angles = RopeAngles::query_offset(spec, layer, position_count_);
   rope.epsilon = spec.norm_epsilon;
   next_group();
   add(Operation::Rope).rope = rope;

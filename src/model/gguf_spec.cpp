@@ -143,6 +143,7 @@ void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture
   if (architecture.local_rope == LocalRope::Unscaled) spec.local_rope_base = spec.rope_base;
   if (architecture.local_rope == LocalRope::Base10000) spec.local_rope_base = 10000.0F;
   spec.local_rope_base = keys.find_float("rope.freq_base_swa").value_or(spec.local_rope_base);
+  if (architecture.globals_unrotated) spec.unrotated_every = every;
 }
 
 // G of the layers that attend. Of families that state by it which ones those are: spec.stateful, too.
@@ -274,6 +275,7 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
          "{}: metadata key {} is {}, supported: 1 (softmax), 2 (sigmoid) and 3 (softmax of those chosen)", file.path(),
          quote(keys.key("expert_gating_func")), gating);
   }
+  spec.expert_gating = architecture.expert_gating;
   if (gating == kSoftmaxOfChosen) {  // is softmax of all, divided by the sum of those chosen
     spec.expert_weights_normed = true;
   } else if (gating > 0) {
@@ -393,6 +395,20 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
   return scaling;
 }
 
+// M-RoPE, of text the same as RoPE: sections of a head's pairs turn with an image's time, height and width, which are a
+// text's position. Files of families with and without images have the pairs as the former have them then.
+bool has_sections(const GgufFile& file, const SpecKeys& keys) {
+  const auto sections = file.find_integers(keys.key("rope.dimension_sections"));
+  return sections && sections->size() > 1 && sections->at(0) > 0 && sections->at(1) > 0;
+}
+
+// REQUIRES: context length is set.
+void read_temperature(const SpecKeys& keys, ModelSpec& spec) {
+  spec.temperature_scale = keys.find_float("attention.temperature_scale").value_or(0.0F);
+  if (spec.temperature_scale == 0.0F) return;  // there is none
+  spec.temperature_length = keys.find_count("rope.scaling.original_context_length").value_or(spec.context_length);
+}
+
 // D: stated, or E / H.
 int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSpec& spec) {
   const auto key_length = keys.find_count("attention.key_length");
@@ -488,6 +504,8 @@ ModelSpec read_spec(const GgufFile& file) {
                                                   : keys.find_count("rope.dimension_count").value_or(spec.head_size);
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
+  if (has_sections(file, keys)) spec.rope_style = RopeStyle::HalfSplit;
+  if (!architecture.latent) read_temperature(keys, spec);
   if (architecture.latent) read_latent(file, keys, spec);
   read_windows(file, keys, architecture, spec);
   read_states(file, keys, architecture, spec);

@@ -88,7 +88,7 @@ class WeightReader {
           is_in_layer(tensor.presence, mixed) ? !lists(architecture_.lacking) : lists(architecture_.needed);
       if (is_needed) {
         weights.*tensor.role = required(name, shape);
-      } else if (tensor.presence == Presence::Optional) {
+      } else if (tensor.presence == Presence::Optional || lists(architecture_.optional)) {
         weights.*tensor.role = optional(name, shape);
       }
     }

@@ -99,7 +99,7 @@ struct LinearArgs {
 };
 struct RopeArgs {
   int32_t query, key, value, positions, tables, layer;
-  int32_t angles = 0;
+  int32_t angles = 0, query_angles = 0;
   int32_t query_norm, key_norm;
   float epsilon;
 };

@@ -106,6 +106,7 @@ class ModelBuilder {
     if (spec_.embedding_scale != 1.0F) writer_.key_f32(key("embedding_scale"), spec_.embedding_scale);
     if (spec_.residual_scale != 1.0F) writer_.key_f32(key("residual_scale"), spec_.residual_scale);
     if (spec_.attention_scale != 0.0F) writer_.key_f32(key("attention.scale"), spec_.attention_scale);
+    if (spec_.temperature_scale != 0.0F) writer_.key_f32(key("attention.temperature_scale"), spec_.temperature_scale);
     if (spec_.logit_scale != 1.0F) writer_.key_f32(key("logit_scale"), 1.0F / spec_.logit_scale);
     if (is_of(StateKind::Mamba2)) writer_.key_bool(key("rope.scaling.finetuned"), spec_.unrotated_every == 0);
     writer_.key_f32(key("rope.freq_base"), spec_.rope_base);
@@ -179,7 +180,7 @@ class ModelBuilder {
     }
     if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
     if (model_.norms_before) {
-      const bool renamed = model_.sinks || is_of(StateKind::DeltaNet);
+      const bool renamed = model_.sinks || model_.norm_renamed || is_of(StateKind::DeltaNet);
       vector(prefix + (renamed ? "post_attention_norm.weight" : "ffn_norm.weight"), hidden, 1.0F);
     }
     if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
@@ -468,6 +469,23 @@ void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {
   query_key_value_bias = attention_output_bias = sinks = true;
   spec.rope_scaling = {
       .kind = RopeScaling::Kind::Yarn, .factor = 32.0F, .original_context_length = 64, .magnitude = 1.3466F};
+}
+
+void SyntheticModel::make_exaone4() {
+  spec.architecture = "exaone4";
+  spec.rope_style = RopeStyle::HalfSplit;
+  norms_before = false;
+  norms_behind = query_key_norm = true;
+  spec.layer_count = 5;
+  spec.local_window = 70;
+  spec.global_every = spec.unrotated_every = 3;
+}
+
+void SyntheticModel::make_ministral3() {
+  spec.architecture = "mistral3";
+  spec.rope_scaling = {.kind = RopeScaling::Kind::Yarn, .factor = 4.0F, .original_context_length = 100};
+  spec.temperature_scale = 0.5F;
+  spec.temperature_length = 100;
 }
 
 GgufWriter build_model(const SyntheticModel& model) { return ModelBuilder(model).build(); }

@@ -27,6 +27,7 @@ struct SyntheticModel {
   bool feed_forward_bias = false;
   bool query_key_norm = false;
   bool norms_before = true, norms_behind = false;  // attention and feed-forward
+  bool norm_renamed = false;                       // the feed-forward's is called post_attention_norm
   bool joined = false;                             // attn_qkv, and ffn_up with the gate's rows
   bool choice_bias = false, shared_gate = false;   // of mixtures of experts (spec.expert_count > 0)
   bool joined_heads = false;        // attn_kv_b in the place of attn_k_b and attn_v_b, and its keys (spec.is_latent())
@@ -61,6 +62,12 @@ struct SyntheticModel {
 
   // As gpt-oss: sinks, biases all over, windows in each second of 4 layers, YaRN.
   void make_gpt_oss(int32_t experts, int32_t used);
+
+  // As EXAONE 4 32B: norms behind alone, normed heads, windows in layers that rotate heads, two of three.
+  void make_exaone4();
+
+  // As Ministral 3: YaRN, queries with a temperature from 100 tokens on.
+  void make_ministral3();
 
   // llama, 2 layers, E 64, F 96, 4 heads of 16 over 2 KV heads, 300 tokens.
   [[nodiscard]] static ModelSpec small_spec();

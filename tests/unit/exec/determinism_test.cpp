@@ -236,6 +236,8 @@ struct Case {
 
 void gemma2(test::SyntheticModel& model) { model.make_gemma(2); }
 void gemma3(test::SyntheticModel& model) { model.make_gemma(3); }
+void exaone4(test::SyntheticModel& model) { model.make_exaone4(); }
+void ministral3(test::SyntheticModel& model) { model.make_ministral3(); }
 void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
 void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
 void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
@@ -504,6 +506,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Gemma2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, gemma2},
                     Case{"Gemma3", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 0, gemma3},
                     Case{"Gemma3Groups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 2, gemma3},
+                    Case{"UnrotatedGlobalsGroups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 0, exaone4},
+                    Case{"TemperatureGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, ministral3},
                     Case{"Experts", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 0, experts},
                     Case{"ExpertsStages", TensorType::Q4_0, KvType::F16, LaunchMode::Stages, 0, 0, experts},
                     Case{"ExpertsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, experts},

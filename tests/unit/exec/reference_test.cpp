@@ -331,6 +331,8 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.12},
+                    Kind{"UnrotatedGlobals", [](test::SyntheticModel& m) { m.make_exaone4(); }},
+                    Kind{"Temperature", [](test::SyntheticModel& m) { m.make_ministral3(); }},
                     Kind{"LinearScaling",
                          [](test::SyntheticModel& m) {
                            m.spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 4.0F};

@@ -274,7 +274,7 @@ TEST(ReadSpec, RefusesOtherModels) {
     };
   };
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported,
-                        "architecture 'falcon' is not supported, only: llama, qwen2, qwen3, qwen35, qwen35moe",
+                        "architecture 'falcon' is not supported, only: llama, qwen2, qwen3, qwen2vl,",
                         [] { (void)spec_of(GgufWriter().key_string("general.architecture", "falcon")); });
   INFLIGHT_EXPECT_ERROR(
       ErrorCode::Unsupported,

@@ -22,13 +22,10 @@ static void embed_group(const Memory* memory, const EmbedArgs* args, int row)
   }
 }
 
-static void norm_group(const Memory* memory, const NormArgs* args, int row, __local float* tile)
+// Sum of the first 16 * `whole` numbers of a row, or of their squares without the mean, added up as norm_item() does.
+static float sum_of_row(__global const float* x, int whole, float mean, int squared, __local float* tile)
 {
-  const int depth = args->depth, whole = depth / 16;
-  const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
-  __global const float* x = memory->act + args->in + (size_t)from * depth;
-  __global const float* weight = memory->vectors + args->weight;
-  float squares = 0.0f;
+  float sum = 0.0f;
   for (int column0 = 0; column0 < whole * 16; column0 += TILE_NUMBERS) {
     const int count = min(TILE_NUMBERS, whole * 16 - column0);
     TOGETHER();
@@ -37,21 +34,41 @@ static void norm_group(const Memory* memory, const NormArgs* args, int row, __lo
     TOGETHER();
     if (THREAD < 16) {
 #pragma unroll 16
-      for (int i = THREAD; i < count; i += 16) squares = fma(tile[i], tile[i], squares);
+      for (int i = THREAD; i < count; i += 16) {
+        sum = squared ? fma(LESS_MEAN(tile[i]), LESS_MEAN(tile[i]), sum) : sum + tile[i];
+      }
     }
   }
   TOGETHER();
-  if (THREAD < 16) tile[THREAD] = squares;
+  if (THREAD < 16) tile[THREAD] = sum;
   TOGETHER();
-  float sum = sum_16(vload16(0, tile));
-  for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
+  return sum_16(vload16(0, tile));
+}
+
+static void norm_group(const Memory* memory, const NormArgs* args, int row, __local float* tile)
+{
+  const int depth = args->depth, whole = depth / 16;
+  const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
+  __global const float* x = memory->act + args->in + (size_t)from * depth;
+  __global const float* weight = memory->vectors + args->weight;
+  float mean = 0.0f;
+#if MEAN_NORMS
+  mean = sum_of_row(x, whole, 0.0f, 0, tile);
+  for (int k = whole * 16; k < depth; k++) mean += x[k];
+  mean /= (float)depth;
+#endif
+  float sum = sum_of_row(x, whole, mean, 1, tile);
+  for (int k = whole * 16; k < depth; k++) sum = fma(LESS_MEAN(x[k]), LESS_MEAN(x[k]), sum);
   const float scale = args->scale / sqrt(sum / (float)depth + args->epsilon);
   TOGETHER();
   for (int column0 = 0; column0 < depth; column0 += TILE_NUMBERS) {
     const int count = min(TILE_NUMBERS, depth - column0);
     EACH_THREAD(i, (count + 31) / 32 * 32) {
       const int k = column0 + i;
-      const float y = k >= depth ? 0.0f : args->weight < 0 ? x[k] : x[k] * scale * weight[k];
+      float y = k >= depth ? 0.0f : args->weight < 0 ? x[k] : LESS_MEAN(x[k]) * scale * weight[k];
+#if MEAN_NORMS
+      if (args->bias >= 0 && k < depth) y += args->scale * memory->vectors[args->bias + k];
+#endif
       if (args->added_to >= 0 && k < depth) memory->act[args->added_to + (size_t)row * depth + k] += y;
       if (args->out.floats >= 0 && k < depth) memory->prepared[args->out.floats + (size_t)row * depth + k] = y;
       tile[i / 32 * TILE_STRIDE + i % 32] = y;

@@ -2,12 +2,13 @@
 // rows.cl: operations on whole rows of activations.
 //   embed: out[t, :] = scale * table[token[t], :]; a token below 0 is the last one sampled for row -(token + 1)
 //   norm:  y[t, k] = x[t', k] * scale / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]; without a
-//          weight y = x. y is written as the rows of the next layer, or added to what stands at added_to.
+//          weight y = x. y is written as the rows of the next layer, or added to what stands at added_to. With
+//          -D MEAN_NORMS=1 x has its mean taken out before, and scale * bias[k] is added (LayerNorm).
 //   rope:  rotates q and k by position, in layers that do, each head normed before where the model has weights for it, and
 //          writes k and v of the token to its place in the paged KV storage
 // Accumulation: float; of a row 16 partial sums in a fixed order, of a head (norm_head) one sum in order.
 // Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
-// Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
+// Sources: Zhang and Sennrich 2019 (RMSNorm), Ba et al. 2016 (LayerNorm), Su et al. 2021 (RoPE).
 
 // Of the 32 numbers of output `lane` in one block the four from 4 * k4 on, times `scale`.
 static void embed_numbers(int type, __global const uchar* block, int lane, int k4, float scale, __global float* out)
@@ -54,20 +55,35 @@ static void write_normed(const Memory* memory, __global const NormArgs* args, in
   if (column + 16 < args->depth) store_columns(to + 16, args->depth - column - 16, b, 1);
 }
 
+#if MEAN_NORMS
+#define LESS_MEAN(x) ((x) - mean)
+#else
+#define LESS_MEAN(x) (x)
+#endif
+
 static void norm_item(const Memory* memory, __global const NormArgs* args, int row)
 {
   const int depth = args->depth, normed = args->weight >= 0;
   const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
   __global const float* x = memory->act + args->in + (size_t)from * depth;
   __global const float* weight = memory->vectors + args->weight;
-  float16 squares = 0.0f;
   const int whole = depth / 16;
+#if MEAN_NORMS
+  __global const float* bias = memory->vectors + args->bias;
+  const int biased = args->bias >= 0;
+  float16 sums = 0.0f;
+  for (int i = 0; i < whole; i++) sums += vload16(i, x);
+  float mean = sum_16(sums);
+  for (int k = whole * 16; k < depth; k++) mean += x[k];
+  mean /= (float)depth;
+#endif
+  float16 squares = 0.0f;
   for (int i = 0; i < whole; i++) {
-    const float16 v = vload16(i, x);
+    const float16 v = LESS_MEAN(vload16(i, x));
     squares = fma(v, v, squares);
   }
   float sum = sum_16(squares);
-  for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
+  for (int k = whole * 16; k < depth; k++) sum = fma(LESS_MEAN(x[k]), LESS_MEAN(x[k]), sum);
   const float scale = args->scale / sqrt(sum / (float)depth + args->epsilon);
   for (int column = 0; column < depth; column += 32) {
     float16 a, b;
@@ -75,14 +91,23 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
       a = vload16(0, x + column);
       b = vload16(1, x + column);
       if (normed) {
-        a = a * scale * vload16(0, weight + column);
-        b = b * scale * vload16(1, weight + column);
+        a = LESS_MEAN(a) * scale * vload16(0, weight + column);
+        b = LESS_MEAN(b) * scale * vload16(1, weight + column);
       }
+#if MEAN_NORMS
+      if (biased) {
+        a += args->scale * vload16(0, bias + column);
+        b += args->scale * vload16(1, bias + column);
+      }
+#endif
     } else {
       float values[32];
       for (int i = 0; i < 32; i++) {
         values[i] = column + i < depth ? x[column + i] : 0.0f;
-        if (normed && column + i < depth) values[i] = values[i] * scale * weight[column + i];
+        if (normed && column + i < depth) values[i] = LESS_MEAN(values[i]) * scale * weight[column + i];
+#if MEAN_NORMS
+        if (biased && column + i < depth) values[i] += args->scale * bias[column + i];
+#endif
       }
       a = vload16(0, values);
       b = vload16(1, values);

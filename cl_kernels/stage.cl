@@ -47,6 +47,7 @@
 #define EPILOGUE_ADD 1
 #define EPILOGUE_SWIGLU 2
 #define EPILOGUE_LOGITS 3
+#define EPILOGUE_ACTIVATE 4  // with -D UNGATED=1 only
 
 typedef struct {
   int type;     // TYPE_*
@@ -66,7 +67,14 @@ typedef struct {
 } Rows;
 
 typedef struct { Weight table; int tokens, out; float scale; } EmbedArgs;
-typedef struct { int in, rows_from, weight, depth; float epsilon, scale; int rows; Rows out; int added_to; } NormArgs;
+typedef struct {
+  int in, rows_from, weight, depth;
+  float epsilon, scale;
+  int rows;
+  Rows out;
+  int added_to;
+  int bias;  // with -D MEAN_NORMS=1 only; -1: none
+} NormArgs;
 typedef struct {
   Weight weight[2];
   int bias[2];

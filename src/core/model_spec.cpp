@@ -115,7 +115,7 @@ void ModelSpec::validate() const {
   require_range("local layers' window", local_window, 0, limits::kContextTokensMax);
   if (local_window > 0) require_range("sliding window pattern", global_every, 2, limits::kLayerCountMax + 1);
   require_range("RoPE dimension count", rope_dimension_count, 2, head_size);
-  require_positive("RMSNorm epsilon", norm_epsilon);
+  require_positive("norms' epsilon", norm_epsilon);
   require_positive("embedding scale", embedding_scale);
   require_positive("residual scale", residual_scale);
   if (attention_scale != 0.0F) require_positive("attention scale", attention_scale);

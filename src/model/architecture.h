@@ -40,13 +40,17 @@ enum class Extent : int32_t {
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, Extent extent);
 
 // Which families have a tensor: all but those that list it as lacking; any, as its file has it; those that list it as
-// needed, or as optional. And which layers of these: those without a router; those with one; those with one, where
-// there is a shared expert.
-enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared };
+// needed, or as optional. And which layers of these: those without a router; of them, those whose feed-forward has a
+// gate; those with a router; those with one, where there is a shared expert.
+enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Gated, Mixed, Shared };
 
 // What layers have a tensor: all; those that attend, or whose attention is latent; those with a state of that kind in
 // the place of attention.
 enum class Mixer : int32_t { Any, Attention, LatentAttention, DeltaNet, ShortConvolution, Mamba2 };
+
+// How a layer's feed-forward reads what attention adds to the hidden states: it does; it does not, but lies beside
+// attention; as the file states it (use_parallel_residual).
+enum class Residual : int32_t { Sequential, Parallel, Stated };
 
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
@@ -99,6 +103,11 @@ struct Architecture {
   std::span<const std::string_view> needed_keys = {};  // metadata keys behind "<name>." that it must have
   std::span<const RenamedTensor> renamed = {};
   std::string_view output_norm = "output_norm.weight";
+  bool weightless_norms = false;   // norms of hidden states are there and have no weights
+  bool mean_norms = false;         // ModelSpec's; the epsilon has another key then
+  bool gated_feed_forward = true;  // this, too
+  Residual residual = Residual::Sequential;
+  bool logits_multiplied = false;    // by the logit scale that files state, else divided
   bool embeddings_by_width = false;  // embeddings are multiplied by sqrt(E)
   int32_t global_every = 0;          // ModelSpec's, of files with a window that do not state it
   LocalRope local_rope = LocalRope::Same;

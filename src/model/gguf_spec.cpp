@@ -100,10 +100,6 @@ void refuse_variants(const GgufFile& file, const SpecKeys& keys, const Architect
     fail(ErrorCode::Unsupported, "{}: its attention is not causal (an embedding model?); supported: causal",
          file.path());
   }
-  if (const auto parallel = file.find_bool(keys.key("use_parallel_residual")); parallel && *parallel) {
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is true, supported: false", file.path(),
-         quote(keys.key("use_parallel_residual")));
-  }
 }
 
 // Every how many layers one has no window, 0: none: stated as that number, or as what each layer has; else as the
@@ -288,7 +284,7 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
   spec.expert_groups_used = spec.expert_groups > 1 ? keys.count("expert_group_used_count") : 1;
 }
 
-// 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale.
+// 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale, Cohere's multiplied.
 void read_scales(const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   for (const std::string_view name : architecture.needed_keys) (void)keys.number(name);
   const auto read = [&](const char* name, float& number) {
@@ -298,7 +294,7 @@ void read_scales(const SpecKeys& keys, const Architecture& architecture, ModelSp
   read("residual_scale", spec.residual_scale);
   read("attention.scale", spec.attention_scale);
   read("logit_scale", spec.logit_scale);
-  spec.logit_scale = 1.0F / spec.logit_scale;
+  if (!architecture.logits_multiplied) spec.logit_scale = 1.0F / spec.logit_scale;
   read("attn_logit_softcapping", spec.attention_softcap);
   read("final_logit_softcapping", spec.logit_softcap);
   if (architecture.embeddings_by_width) spec.embedding_scale *= std::sqrt(static_cast<float>(spec.hidden_size));
@@ -476,9 +472,15 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.rope_style = architecture.rope_style;
   spec.unrotated_every = architecture.unrotated_every;
   spec.activation = architecture.activation;
+  spec.mean_norms = architecture.mean_norms;
+  spec.gated_feed_forward = architecture.gated_feed_forward;
   spec.norms_heads_together = architecture.norms_heads_together;
   spec.gated_attention = architecture.gated_attention;
   const SpecKeys keys(file, spec.architecture);
+  spec.parallel_residual = architecture.residual == Residual::Parallel;
+  if (architecture.residual == Residual::Stated) {
+    spec.parallel_residual = file.find_bool(keys.key("use_parallel_residual")).value_or(true);
+  }
   // Granite's files say by this key whether there is RoPE at all.
   const bool rotates = file.find_bool(keys.key("rope.scaling.finetuned")).value_or(true);
   if (architecture.name.starts_with("granite") && !rotates) spec.unrotated_every = 1;
@@ -498,7 +500,8 @@ ModelSpec read_spec(const GgufFile& file) {
   refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
   spec.context_length = keys.count("context_length");
-  spec.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
+  const bool mean = architecture.mean_norms;
+  spec.norm_epsilon = keys.number(mean ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon");
   read_scales(keys, architecture, spec);
   spec.rope_dimension_count = architecture.latent ? keys.count("rope.dimension_count")
                                                   : keys.find_count("rope.dimension_count").value_or(spec.head_size);

@@ -55,7 +55,11 @@ inline constexpr int32_t kOperationCount = 22;
 [[nodiscard]] constexpr bool of_heads(Operation operation) { return operation >= Operation::Divide; }
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
-enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3 };
+enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3, Activate = 4 };
+// Whether a linear layer writes the rows of the next one, which are blocks of two panels.
+[[nodiscard]] constexpr bool writes_rows(Epilogue epilogue) {
+  return epilogue == Epilogue::Swiglu || epilogue == Epilogue::Activate;
+}
 
 inline constexpr int32_t kNone = -1;  // an offset that is not there
 
@@ -87,7 +91,7 @@ struct NormArgs {
   float epsilon, scale = 1.0F;
   int32_t rows;
   StageRows out;
-  int32_t added_to = kNone;
+  int32_t added_to = kNone, bias = kNone;
 };
 struct LinearArgs {
   StageWeight weight[2];

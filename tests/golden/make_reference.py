@@ -127,6 +127,26 @@ CASES = {
     "pangu_embedded": ("pangu-embedded", 24, 20, 3, 1, 8, 8, 1e4, 1,
                        {"qkv_biases": True, "output_bias": True, "untied": True}),
     "xverse": ("xverse", 24, 20, 3, 3, 8, 8, 1e4, 1, {"untied": True}),
+    "arcee": ("arcee", 24, 20, 4, 2, 8, 8, 1e4, 2, {"ungated": True, "untied": True}),
+    "starcoder2": ("starcoder2", 24, 20, 3, 1, 8, 8, 1e4, 2, {"mean": "biased", "ungated": True, "all_biases": True}),
+    "gptneox": ("gptneox", 24, 20, 3, 3, 8, 4, 1e4, 2,
+                {"mean": "biased", "ungated": True, "all_biases": True, "joined_attention": True, "parallel": True,
+                 "untied": True}),
+    "gptneox_sequential": ("gptneox", 24, 20, 3, 3, 8, 2, 1e4, 1,
+                           {"mean": "biased", "ungated": True, "all_biases": True, "joined_attention": True,
+                            "parallel": False, "untied": True}),
+    "phi2": ("phi2", 24, 20, 3, 3, 8, 4, 1e4, 2,
+             {"mean": "biased", "ungated": True, "all_biases": True, "no_second_norm": True, "logit_biases": True,
+              "untied": True}),
+    "stablelm": ("stablelm", 24, 20, 3, 3, 8, 2, 1e4, 2,
+                 {"mean": "biased", "qkv_biases": True, "parallel": True, "untied": True}),  # which it is not
+    "orion": ("orion", 24, 20, 3, 1, 8, 8, 1e4, 1, {"mean": "biased", "untied": True}),
+    "nemotron": ("nemotron", 24, 20, 3, 1, 8, 4, 1e4, 2, {"mean": "biased", "ungated": True, "untied": True}),
+    "olmo": ("olmo", 24, 20, 3, 3, 8, 8, 1e4, 2, {"mean": "plain", "no_norms": True, "no_last_norm": True}),
+    "command_r": ("command-r", 24, 20, 3, 1, 8, 8, 1e4, 2,
+                  {"mean": "plain", "no_second_norm": True, "scales": (None, None, None, 0.25)}),
+    "cohere2": ("cohere2", 24, 20, 3, 1, 8, 8, 1e4, 5,
+                {"mean": "plain", "no_second_norm": True, "scales": (None, None, None, 0.25), "window": 20}),
     "phi3": ("phi3", 24, 20, 3, 1, 8, 6, 1e4, 2, {"joined": True, "long_rope": True, "untied": True}),
 }
 
@@ -169,6 +189,10 @@ def write_model(path, case, llama3_as_keys=False):
     w.add_value_length(extras["latent"][3 if joined_heads else 0] if "latent" in extras else head)
     w.add_rope_dimension_count(rope)
     w.add_rope_freq_base(base)
+    if "mean" in extras:
+        w.add_layer_norm_eps(1e-2)
+    if "parallel" in extras:
+        w.add_parallel_residual(extras["parallel"])
     # 1e-2 shows where it is added; of qwen2vl llama-server does not read it and adds 0
     w.add_layer_norm_rms_eps(1e-2 if "delta_net" in extras or "mamba" in extras else 1e-12 if case == "qwen2vl" else 1e-5)
     w.add_vocab_size(VOCABULARY)
@@ -251,6 +275,11 @@ def write_model(path, case, llama3_as_keys=False):
 
     def vector(name, size, centre, spread=0.3):
         w.add_tensor(name, (centre + spread * rng.standard_normal(size)).astype(np.float32))
+
+    def norm(name):
+        vector(name + ".weight", hidden, 1.0)
+        if extras.get("mean") == "biased":
+            vector(name + ".bias", hidden, 0.0)
 
     def linear(name, rows, columns, bias):
         matrix(name + ".weight", rows, columns)
@@ -356,7 +385,7 @@ def write_model(path, case, llama3_as_keys=False):
         block = f"blk.{i}."
         norms = not extras.get("no_norms")
         if norms:
-            vector(block + "attn_norm.weight", hidden, 1.0)
+            norm(block + "attn_norm")
         if "latent" in extras:
             latent_attention(block)
         elif not has_state(extras, i):
@@ -367,21 +396,25 @@ def write_model(path, case, llama3_as_keys=False):
             mamba(block)
         else:
             short_convolution(block)
-        if norms:
-            vector(block + ("post_attention_norm.weight" if extras.get("norm_renamed") else "ffn_norm.weight"), hidden, 1.0)
+        if norms and not extras.get("no_second_norm"):
+            norm(block + ("post_attention_norm" if extras.get("norm_renamed") else "ffn_norm"))
         if extras.get("sinks"):
             vector(block + "attn_sinks.weight", heads, 1.0, 1.5)
         if "experts" in extras and i >= extras.get("dense", 0):
             experts(block)
             continue
-        linears(block + "ffn_up", {block + "ffn_gate": feed_forward, block + "ffn_up": feed_forward}, hidden, every)
+        gates = {} if extras.get("ungated") else {block + "ffn_gate": feed_forward}
+        linears(block + "ffn_up", gates | {block + "ffn_up": feed_forward}, hidden, every)
         linear(block + "ffn_down", hidden, feed_forward, every)
         if extras.get("post_norms"):
             vector(block + "post_attention_norm.weight", hidden, 1.0)
             vector(block + "post_ffw_norm.weight", hidden, 1.0)
-    vector("token_embd_norm.weight" if "short_convolution" in extras else "output_norm.weight", hidden, 1.0)
+    if not extras.get("no_last_norm"):
+        norm("token_embd_norm" if "short_convolution" in extras else "output_norm")
     if extras.get("untied"):
         matrix("output.weight", VOCABULARY, hidden)
+    if extras.get("logit_biases"):
+        vector("output.bias", VOCABULARY, 0.0, 2.0)
     if extras.get("llama3") and llama3_as_keys:
         w.add_string(f"{architecture}.rope.scaling.type", "llama3")
         w.add_rope_scaling_factor(LLAMA3["factor"])
@@ -445,7 +478,8 @@ def main():
         write_model(path, case)
         ids = np.random.default_rng(7).integers(3, VOCABULARY, 70).tolist()
         # llama.cpp looks GELU up in a table of half precision.
-        tolerance = 1e-2 if case.startswith("gemma") else 5e-5 if CASES[case][8] < 10 else 2e-4
+        gelu = case.startswith(("gemma", "starcoder2", "gptneox", "phi2"))
+        tolerance = 1e-2 if gelu else 5e-5 if CASES[case][8] < 10 else 2e-4
         count = 1 + (GENERATED if has_state(CASES[case][-1], 0) else 0)
         cases += [{"file": path.name, "ids": before, "tolerance": tolerance, "log_probabilities": logs}
                   for before, logs in log_probabilities(sys.argv[1], path, ids, count)[::GENERATED]]

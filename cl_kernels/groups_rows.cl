@@ -79,16 +79,10 @@ static void norm_group(const Memory* memory, const NormArgs* args, int row, __lo
   }
 }
 
-// rotate_head() and norm_head() of `count` heads that lie side by side, all threads.
-static void rotate_heads(const Memory* memory, __global float* heads, int count, __global const float* angles, int weight,
-                         float epsilon)
+// rotate_head() of `count` heads that lie side by side, all threads.
+static void rotate_heads(__global float* heads, int count, __global const float* angles)
 {
-  if (weight >= 0) {
-    EACH_THREAD(head, count) norm_head(memory, heads + head * HEAD_SIZE, weight, epsilon);
-    barrier(CLK_GLOBAL_MEM_FENCE);
-  }
-  if (!angles) return;
-  EACH_THREAD(i, count * ROPE_PAIRS) {
+  EACH_THREAD(i, angles ? count * ROPE_PAIRS : 0) {
     __global float* head = heads + i / ROPE_PAIRS * HEAD_SIZE;
     const int pair = i % ROPE_PAIRS;
     const float c = angles[2 * pair], s = angles[2 * pair + 1];
@@ -96,6 +90,28 @@ static void rotate_heads(const Memory* memory, __global float* heads, int count,
     head[ROPE_FIRST(pair)] = x * c - y * s;
     head[ROPE_SECOND(pair)] = x * s + y * c;
   }
+}
+
+// norm_head(), likewise.
+static void norm_heads(const Memory* memory, __global float* heads, int count, int weight, float epsilon)
+{
+  EACH_THREAD(head, weight < 0 ? 0 : count) norm_head(memory, heads + head * HEAD_SIZE, weight, epsilon);
+}
+
+static void norm_and_rotate_heads(const Memory* memory, __global float* heads, int count, int weight, float epsilon,
+                                  __global const float* angles)
+{
+#if NORM_ROTATED
+  rotate_heads(heads, count, angles);
+  barrier(CLK_GLOBAL_MEM_FENCE);
+  norm_heads(memory, heads, count, weight, epsilon);
+#else
+  if (weight >= 0) {
+    norm_heads(memory, heads, count, weight, epsilon);
+    barrier(CLK_GLOBAL_MEM_FENCE);
+  }
+  rotate_heads(heads, count, angles);
+#endif
 }
 
 static void rope_group(const Memory* memory, const RopeArgs* args, int item)
@@ -108,8 +124,8 @@ static void rope_group(const Memory* memory, const RopeArgs* args, int item)
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * SHARED_HEADS) * HEAD_SIZE;
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
-  rotate_heads(memory, key, 1, angles, args->key_norm, args->epsilon);
-  rotate_heads(memory, query, SHARED_HEADS, query_angles, args->query_norm, args->epsilon);
+  norm_and_rotate_heads(memory, key, 1, args->key_norm, args->epsilon, angles);
+  norm_and_rotate_heads(memory, query, SHARED_HEADS, args->query_norm, args->epsilon, query_angles);
   barrier(CLK_GLOBAL_MEM_FENCE);
   const int slot = position % BLOCK_TOKENS, lane = slot % KV_GROUP;
   __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +

@@ -4,8 +4,8 @@
 //   norm:  y[t, k] = x[t', k] * scale / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]; without a
 //          weight y = x. y is written as the rows of the next layer, or added to what stands at added_to. With
 //          -D MEAN_NORMS=1 x has its mean taken out before, and scale * bias[k] is added (LayerNorm).
-//   rope:  rotates q and k by position, in layers that do, each head normed before where the model has weights for it, and
-//          writes k and v of the token to its place in the paged KV storage
+//   rope:  rotates q and k by position, in layers that do, each head normed before where the model has weights for it (with
+//          -D NORM_ROTATED=1 behind), and writes k and v of the token to its place in the paged KV storage
 // Accumulation: float; of a row 16 partial sums in a fixed order, of a head (norm_head) one sum in order.
 // Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
 // Sources: Zhang and Sennrich 2019 (RMSNorm), Ba et al. 2016 (LayerNorm), Su et al. 2021 (RoPE).
@@ -291,6 +291,18 @@ static void norm_head(const Memory* memory, __global float* head, int weight, fl
   for (int i = NORM_FIRST; i < HEAD_SIZE; i++) head[i] = head[i] * scale * memory->vectors[weight + i - NORM_FIRST];
 }
 
+static void norm_and_rotate_head(const Memory* memory, __global float* head, int weight, float epsilon,
+                                 __global const float* angles)
+{
+#if NORM_ROTATED
+  rotate_head(head, angles);
+  norm_head(memory, head, weight, epsilon);
+#else
+  norm_head(memory, head, weight, epsilon);
+  rotate_head(head, angles);
+#endif
+}
+
 // Those of a position; null where heads are not rotated.
 static __global const float* angles_at(const Memory* memory, int angles, int position)
 {
@@ -307,13 +319,11 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
                        *query_angles = angles_at(memory, args->query_angles, position);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * (HEADS / KV_HEADS)) * HEAD_SIZE;
   for (int head = 0; head < HEADS / KV_HEADS; head++) {
-    norm_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon);
-    rotate_head(query + head * HEAD_SIZE, query_angles);
+    norm_and_rotate_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon, query_angles);
   }
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
-  norm_head(memory, key, args->key_norm, args->epsilon);
-  rotate_head(key, angles);
+  norm_and_rotate_head(memory, key, args->key_norm, args->epsilon, angles);
   const int slot = position % BLOCK_TOKENS;
   __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +
                          slot / KV_GROUP * KV_GROUP_BYTES;

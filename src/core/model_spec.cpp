@@ -58,7 +58,8 @@ void validate_state(const StateShape& state) {
 void validate_temperature(const ModelSpec& spec) {
   require_positive("attention temperature scale", spec.temperature_scale);
   require_range("attention temperature length", spec.temperature_length, 1, limits::kContextTokensMax);
-  if (spec.rope_dimension_count != spec.head_size || spec.unrotated_every != 0 || spec.local_window != 0) {
+  if (spec.rope_dimension_count != spec.head_size || spec.unrotated_every != 0 || spec.local_window != 0 ||
+      spec.norms_rotated) {
     fail(ErrorCode::Unsupported,
          "the model's queries have a temperature scale; supported only where all numbers of all heads are rotated, and "
          "in all layers alike");

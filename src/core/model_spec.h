@@ -126,6 +126,7 @@ struct ModelSpec {
   bool mean_norms = false;  // norms of hidden states take the mean out before (LayerNorm), and may have a bias
   // The norms of queries and keys, where there are any: of each head, or of all of a token's heads together.
   bool norms_heads_together = false;
+  bool norms_rotated = false;  // they come behind RoPE
   float norm_epsilon = 1e-5F;
   // What numbers of the forward pass are multiplied by (Granite, MiniCPM, Gemma).
   float embedding_scale = 1.0F;  // embeddings

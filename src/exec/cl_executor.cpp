@@ -25,6 +25,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .logit_softcap = spec.logit_softcap,
           .activation = spec.activation,
           .gated_feed_forward = spec.gated_feed_forward,
+          .norms_rotated = spec.norms_rotated,
           .mean_norms = spec.mean_norms,
           .local_windows = spec.local_window > 0,
           .rope_pair_count = spec.rope_dimension_count / 2,

@@ -115,6 +115,7 @@ struct Architecture {
   int32_t unrotated_every = 0;     // these are ModelSpec's, too
   Activation activation = Activation::Silu;
   bool norms_heads_together = false;
+  bool norms_rotated = false;
   std::optional<StateKind> state = {};     // of layers in which it has that in the place of attention
   int32_t attention_every = 0;             // of files that do not state it; 0: layers without KV heads have states
   bool latent = false;                     // attention is multi-head latent attention

@@ -239,10 +239,11 @@ void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture&
 }
 
 void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
-  const float number = keys.find_float("attention.clamp_kqv").value_or(0.0F);
-  if (number == 0.0F) return;
-  fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(),
-       quote(keys.key("attention.clamp_kqv")), number);
+  for (const std::string_view name : {"attention.clamp_kqv", "rope.scaling.alpha"}) {
+    const float number = keys.find_float(name).value_or(0.0F);
+    if (number == 0.0F) continue;
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(), quote(keys.key(name)), number);
+  }
 }
 
 // What files call shared experts is one feed-forward: its size is that of the tensor, as families state it differently.
@@ -475,6 +476,7 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.mean_norms = architecture.mean_norms;
   spec.gated_feed_forward = architecture.gated_feed_forward;
   spec.norms_heads_together = architecture.norms_heads_together;
+  spec.norms_rotated = architecture.norms_rotated;
   spec.gated_attention = architecture.gated_attention;
   const SpecKeys keys(file, spec.architecture);
   spec.parallel_residual = architecture.residual == Residual::Parallel;

@@ -67,6 +67,7 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   if (shape.activation == Activation::ClampedSwiglu) options += " -D CLAMPED_SWIGLU=1";
   if (shape.activation == Activation::ReluSquared) options += " -D RELU_SQUARED=1";
   if (!shape.gated_feed_forward) options += " -D UNGATED=1";
+  if (shape.norms_rotated) options += " -D NORM_ROTATED=1";
   if (shape.mean_norms) options += " -D MEAN_NORMS=1";
   if (shape.attention_softcap > 0.0F) options += fmt::format(" -D ATTENTION_SOFTCAP={:.8e}f", shape.attention_softcap);
   if (shape.logit_softcap > 0.0F) options += fmt::format(" -D LOGIT_SOFTCAP={:.8e}f", shape.logit_softcap);

@@ -27,6 +27,7 @@ struct KernelShape {
   float attention_softcap = 0.0F, logit_softcap = 0.0F;
   Activation activation = Activation::Silu;
   bool gated_feed_forward = true;  // else Epilogue::Activate
+  bool norms_rotated = false;      // heads are normed behind RoPE
   bool mean_norms = false;         // norms are LayerNorm: NormArgs::bias
   bool local_windows = false;      // layers' windows differ: AttentionArgs::window
   int32_t rope_pair_count = 0;

@@ -147,6 +147,10 @@ CASES = {
                   {"mean": "plain", "no_second_norm": True, "scales": (None, None, None, 0.25)}),
     "cohere2": ("cohere2", 24, 20, 3, 1, 8, 8, 1e4, 5,
                 {"mean": "plain", "no_second_norm": True, "scales": (None, None, None, 0.25), "window": 20}),
+    "hunyuan_dense": ("hunyuan-dense", 24, 20, 3, 1, 16, 16, 1e4, 2, {"head_norms": True}),
+    "hunyuan_moe": ("hunyuan-moe", 32, 16, 4, 2, 8, 8, 1e4, 2,
+                    {"experts": (5, 2), "expert": 16, "shared": 32, "head_norms": True}),
+    "maincoder": ("maincoder", 24, 20, 3, 1, 8, 8, 1e4, 1, {"head_norms": True}),
     "phi3": ("phi3", 24, 20, 3, 1, 8, 6, 1e4, 2, {"joined": True, "long_rope": True, "untied": True}),
 }
 

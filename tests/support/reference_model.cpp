@@ -384,15 +384,19 @@ ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector&
 ReferenceModel::Vector ReferenceModel::attention(Layer& layer, const Vector& x) const {
   Vector query = apply(layer.query, x);
   Vector key = apply(layer.key, x);
-  norm_heads(query, layer.query_norm);
-  norm_heads(key, layer.key_norm);
+  const auto norm_both = [&] {
+    norm_heads(query, layer.query_norm);
+    norm_heads(key, layer.key_norm);
+  };
   const auto size = static_cast<size_t>(spec_.head_size);
+  if (!spec_.norms_rotated) norm_both();
   rotate(layer, query, size);
   if (spec_.temperature_scale > 0.0F) {
     const int32_t lengths = position_ / spec_.temperature_length;
     for (double& number : query) number *= 1.0 + double{spec_.temperature_scale} * std::log(1.0 + lengths);
   }
   rotate(layer, key, size);
+  if (spec_.norms_rotated) norm_both();
   layer.keys.push_back(std::move(key));
   layer.values.push_back(apply(layer.value, x));
   Vector attended = attend(layer, query, size, size, static_cast<size_t>(spec_.head_count / spec_.kv_head_count));

@@ -5,9 +5,9 @@
 //
 //   x = embedding[id] * embedding_scale
 //   per layer:  a = norm(x, attention_norm);  q, k, v = W a + b;  q, k rotated by position (RoPE),
-//               each head of them normed before where the model has weights for it; q times the temperature of its
-//               position, 1 + scale ln(1 + floor(position / length))
-//               x += residual_scale * norm(W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
+//               each head of them normed before, or behind, where the model has weights for it; q times the temperature
+//               of its position, 1 + scale ln(1 + floor(position / length)) x += residual_scale * norm(W_o concat_h(
+//               sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
 //                    attention_post_norm), g = h / (H/G), 0 <= j <= position, or the layer's last tokens
 //               latent attention  q = W_q a, or W_q norm(W_down a); of each head its first numbers as they are, the
 //               rest

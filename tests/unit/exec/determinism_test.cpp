@@ -241,6 +241,10 @@ void gpt_neox(test::SyntheticModel& model) { model.make_gpt_neox(true); }
 void phi2(test::SyntheticModel& model) { model.make_phi2(); }
 void nemotron(test::SyntheticModel& model) { model.make_nemotron(); }
 void cohere2(test::SyntheticModel& model) { model.make_cohere2(); }
+void hunyuan(test::SyntheticModel& model) {
+  model.spec.architecture = "hunyuan-dense";
+  model.query_key_norm = true;
+}
 void ministral3(test::SyntheticModel& model) { model.make_ministral3(); }
 void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
 void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
@@ -521,6 +525,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Cohere2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 2, cohere2},
                     Case{"Cohere2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, cohere2},
                     Case{"Cohere2FusedGroups", TensorType::F16, KvType::F16, LaunchMode::FusedGroups, 0, 0, cohere2},
+                    Case{"HunyuanGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, hunyuan},
                     Case{"TemperatureGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, ministral3},
                     Case{"Experts", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 0, experts},
                     Case{"ExpertsStages", TensorType::Q4_0, KvType::F16, LaunchMode::Stages, 0, 0, experts},

@@ -331,6 +331,11 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.12},
+                    Kind{"NormedRotatedHeads",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "hunyuan-dense";
+                           m.query_key_norm = true;
+                         }},
                     Kind{"GptNeox", [](test::SyntheticModel& m) { m.make_gpt_neox(true); }},
                     Kind{"GptNeoxSequential",
                          [](test::SyntheticModel& m) {

@@ -291,6 +291,8 @@ TEST(ReadSpec, RefusesOtherModels) {
                         }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.attention.clamp_kqv' is 0.5, supported: 0",
                         with([](GgufWriter& writer) { writer.key_f32("llama.attention.clamp_kqv", 0.5F); }));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "m.gguf: metadata key 'llama.rope.scaling.alpha' is 50, supported: 0",
+                        with([](GgufWriter& writer) { writer.key_f32("llama.rope.scaling.alpha", 50.0F); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "heads have 16 numbers for K and 32 for V",
                         with([](GgufWriter& writer) { writer.key_u32("llama.attention.value_length", 32); }));
 }

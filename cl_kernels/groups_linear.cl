@@ -346,7 +346,7 @@ static void end_tile(const Memory* memory, const LinearArgs* args, int panel, in
 {
   const int outputs = args->weight[0].outputs, column0 = panel * 16;
   TOGETHER();
-  if (args->epilogue != EPILOGUE_SWIGLU) {
+  if (args->epilogue != EPILOGUE_SWIGLU && !ACTIVATES(args)) {
     EACH_THREAD(i, rows * columns) {
       const int r = i / columns, c = i % columns, column = column0 + c;
       if (column >= outputs) continue;
@@ -367,7 +367,7 @@ static void end_tile(const Memory* memory, const LinearArgs* args, int panel, in
     float h = 0.0f;
     if (column < outputs) {
       const float g = tile[r * TILE_STRIDE + c] + bias_at(memory, args->bias[0], column);
-      const float u = tile[r * TILE_STRIDE + 32 + c] + bias_at(memory, args->bias[1], column);
+      const float u = ACTIVATES(args) ? 1.0f : tile[r * TILE_STRIDE + 32 + c] + bias_at(memory, args->bias[1], column);
       h = gated_1(g, u);
       if (args->out.floats >= 0) memory->act[args->out.floats + (size_t)(row0 + r) * outputs + column] = h;
     }
@@ -377,37 +377,40 @@ static void end_tile(const Memory* memory, const LinearArgs* args, int panel, in
   write_tile_bytes(memory->act, &args->out, (size_t)(column0 / 32) * args->rows + row0, 1, rows, tile);
 }
 
-// All rows, of which there are few; item = a panel, for SWIGLU a pair of each matrix. SUMS: few_bytes, few_floats.
+// All rows, of which there are few; item = a panel, for SWIGLU and ACTIVATE a pair of each matrix. SUMS: few_bytes, few_floats.
 #define DEFINE_LINEAR_FEW(NAME, SUMS, LOCAL_TYPE)                                                                     \
   static void NAME(const Memory* memory, const LinearArgs* args, int item, __local LOCAL_TYPE* words, __local float* tile) \
   {                                                                                                                   \
     const LinearInput in = INPUT_OF(memory->prepared, args);                                                          \
     const Weight* weight = args->weight;                                                                              \
     const int rows = args->rows, depth = weight->depth, swiglu = args->epilogue == EPILOGUE_SWIGLU;                   \
-    const int panel = swiglu ? 2 * item : item;                                                                       \
+    const int pairs = swiglu || ACTIVATES(args), panel = pairs ? 2 * item : item;                                     \
     for (int i = 0; i <= swiglu; i++) {                                                                               \
       __global const uchar* a = panel_or_none(memory, weight + i, panel);                                             \
-      __global const uchar* b = swiglu ? panel_or_none(memory, weight + i, panel + 1) : 0;                            \
+      __global const uchar* b = pairs ? panel_or_none(memory, weight + i, panel + 1) : 0;                             \
       SUMS(weight[i].type, a, b, &in, depth, words, tile + 32 * i);                                                   \
     }                                                                                                                 \
-    end_tile(memory, args, panel, swiglu ? 32 : 16, 0, rows, tile);                                                   \
+    end_tile(memory, args, panel, pairs ? 32 : 16, 0, rows, tile);                                                    \
   }
 DEFINE_LINEAR_FEW(linear_few, few_bytes, int)
 DEFINE_LINEAR_FEW(linear_few_floats, few_floats, float)
 
-// Item = four panels, for SWIGLU a pair of each matrix, and TILE_ROWS rows; neighbouring items have the same panels.
+// Item = four panels, for SWIGLU and ACTIVATE a pair of each matrix, and TILE_ROWS rows; neighbouring items have the same
+// panels.
 static void linear_many(const Memory* memory, const LinearArgs* args, int item, __local float* tile)
 {
   const LinearInput in = INPUT_OF(memory->prepared, args);
   const Weight* weight = args->weight;
   const int swiglu = args->epilogue == EPILOGUE_SWIGLU, tiles = (args->rows + TILE_ROWS - 1) / TILE_ROWS;
-  const int panel = item / tiles * (swiglu ? 2 : 4), row0 = item % tiles * TILE_ROWS, rows = min(TILE_ROWS, args->rows - row0);
+  const int pairs = swiglu || ACTIVATES(args);
+  const int panel = item / tiles * (pairs ? 2 : 4), row0 = item % tiles * TILE_ROWS, rows = min(TILE_ROWS, args->rows - row0);
   const int type[2] = {weight[0].type, weight[swiglu].type};
   __global const uchar* panels[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    panels[i] = panel_or_none(memory, weight + (swiglu ? i / 2 : 0), panel + (swiglu ? i % 2 : i));
+    const int none = ACTIVATES(args) && i >= 2;
+    panels[i] = none ? 0 : panel_or_none(memory, weight + (swiglu ? i / 2 : 0), panel + (swiglu ? i % 2 : i));
   }
   many_rows(type, panels, &in, row0, rows, weight->depth, tile);
-  end_tile(memory, args, panel, swiglu ? 32 : 64, row0, rows, tile);
+  end_tile(memory, args, panel, pairs ? 32 : 64, row0, rows, tile);
 }

@@ -22,13 +22,10 @@ static void embed_group(const Memory* memory, const EmbedArgs* args, int row)
   }
 }
 
-static void norm_group(const Memory* memory, const NormArgs* args, int row, __local float* tile)
+// Sum of the first 16 * `whole` numbers of a row, or of their squares without the mean, added up as norm_item() does.
+static float sum_of_row(__global const float* x, int whole, float mean, int squared, __local float* tile)
 {
-  const int depth = args->depth, whole = depth / 16;
-  const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
-  __global const float* x = memory->act + args->in + (size_t)from * depth;
-  __global const float* weight = memory->vectors + args->weight;
-  float squares = 0.0f;
+  float sum = 0.0f;
   for (int column0 = 0; column0 < whole * 16; column0 += TILE_NUMBERS) {
     const int count = min(TILE_NUMBERS, whole * 16 - column0);
     TOGETHER();
@@ -37,21 +34,41 @@ static void norm_group(const Memory* memory, const NormArgs* args, int row, __lo
     TOGETHER();
     if (THREAD < 16) {
 #pragma unroll 16
-      for (int i = THREAD; i < count; i += 16) squares = fma(tile[i], tile[i], squares);
+      for (int i = THREAD; i < count; i += 16) {
+        sum = squared ? fma(LESS_MEAN(tile[i]), LESS_MEAN(tile[i]), sum) : sum + tile[i];
+      }
     }
   }
   TOGETHER();
-  if (THREAD < 16) tile[THREAD] = squares;
+  if (THREAD < 16) tile[THREAD] = sum;
   TOGETHER();
-  float sum = sum_16(vload16(0, tile));
-  for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
+  return sum_16(vload16(0, tile));
+}
+
+static void norm_group(const Memory* memory, const NormArgs* args, int row, __local float* tile)
+{
+  const int depth = args->depth, whole = depth / 16;
+  const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
+  __global const float* x = memory->act + args->in + (size_t)from * depth;
+  __global const float* weight = memory->vectors + args->weight;
+  float mean = 0.0f;
+#if MEAN_NORMS
+  mean = sum_of_row(x, whole, 0.0f, 0, tile);
+  for (int k = whole * 16; k < depth; k++) mean += x[k];
+  mean /= (float)depth;
+#endif
+  float sum = sum_of_row(x, whole, mean, 1, tile);
+  for (int k = whole * 16; k < depth; k++) sum = fma(LESS_MEAN(x[k]), LESS_MEAN(x[k]), sum);
   const float scale = args->scale / sqrt(sum / (float)depth + args->epsilon);
   TOGETHER();
   for (int column0 = 0; column0 < depth; column0 += TILE_NUMBERS) {
     const int count = min(TILE_NUMBERS, depth - column0);
     EACH_THREAD(i, (count + 31) / 32 * 32) {
       const int k = column0 + i;
-      const float y = k >= depth ? 0.0f : args->weight < 0 ? x[k] : x[k] * scale * weight[k];
+      float y = k >= depth ? 0.0f : args->weight < 0 ? x[k] : LESS_MEAN(x[k]) * scale * weight[k];
+#if MEAN_NORMS
+      if (args->bias >= 0 && k < depth) y += args->scale * memory->vectors[args->bias + k];
+#endif
       if (args->added_to >= 0 && k < depth) {
         __global float* to = memory->act + args->added_to + (size_t)row * depth + k;
         *to = args->after < 0 ? *to + y : (*to + y) * memory->vectors[args->after];
@@ -65,16 +82,10 @@ static void norm_group(const Memory* memory, const NormArgs* args, int row, __lo
   }
 }
 
-// rotate_head() and norm_head() of `count` heads that lie side by side, all threads.
-static void rotate_heads(const Memory* memory, __global float* heads, int count, __global const float* angles, int weight,
-                         float epsilon)
+// rotate_head() of `count` heads that lie side by side, all threads.
+static void rotate_heads(__global float* heads, int count, __global const float* angles)
 {
-  if (weight >= 0) {
-    EACH_THREAD(head, count) norm_head(memory, heads + head * HEAD_SIZE, weight, epsilon);
-    barrier(CLK_GLOBAL_MEM_FENCE);
-  }
-  if (!angles) return;
-  EACH_THREAD(i, count * ROPE_PAIRS) {
+  EACH_THREAD(i, angles ? count * ROPE_PAIRS : 0) {
     __global float* head = heads + i / ROPE_PAIRS * HEAD_SIZE;
     const int pair = i % ROPE_PAIRS;
     const float c = angles[2 * pair], s = angles[2 * pair + 1];
@@ -84,17 +95,40 @@ static void rotate_heads(const Memory* memory, __global float* heads, int count,
   }
 }
 
+// norm_head(), likewise.
+static void norm_heads(const Memory* memory, __global float* heads, int count, int weight, float epsilon)
+{
+  EACH_THREAD(head, weight < 0 ? 0 : count) norm_head(memory, heads + head * HEAD_SIZE, weight, epsilon);
+}
+
+static void norm_and_rotate_heads(const Memory* memory, __global float* heads, int count, int weight, float epsilon,
+                                  __global const float* angles)
+{
+#if NORM_ROTATED
+  rotate_heads(heads, count, angles);
+  barrier(CLK_GLOBAL_MEM_FENCE);
+  norm_heads(memory, heads, count, weight, epsilon);
+#else
+  if (weight >= 0) {
+    norm_heads(memory, heads, count, weight, epsilon);
+    barrier(CLK_GLOBAL_MEM_FENCE);
+  }
+  rotate_heads(heads, count, angles);
+#endif
+}
+
 static void rope_group(const Memory* memory, const RopeArgs* args, int item)
 {
   const int row = item / KV_HEADS, group = item % KV_HEADS;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
-  __global const float* angles = angles_at(memory, args->angles, position);
+  __global const float *angles = angles_at(memory, args->angles, position),
+                       *query_angles = angles_at(memory, args->query_angles, position);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * SHARED_HEADS) * HEAD_SIZE;
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
-  if (args->key >= 0) rotate_heads(memory, key, 1, angles, args->key_norm, args->epsilon);
-  rotate_heads(memory, query, SHARED_HEADS, angles, args->query_norm, args->epsilon);
+  if (args->key >= 0) norm_and_rotate_heads(memory, key, 1, args->key_norm, args->epsilon, angles);
+  norm_and_rotate_heads(memory, query, SHARED_HEADS, args->query_norm, args->epsilon, query_angles);
   barrier(CLK_GLOBAL_MEM_FENCE);
   if (args->key < 0) return;
   const int slot = position % BLOCK_TOKENS, lane = slot % KV_GROUP;

@@ -4,10 +4,11 @@
 //   ADD:    out[t, n] = out[t, n] + (acc + bias[n])
 //   SWIGLU: h[t, n] = gated(gate + bias0[n], up + bias1[n]), prelude.cl; weight[0] gate, weight[1] up; written as the rows of the
 //           next layer: floats, int8 blocks, or both
+//   ACTIVATE: as SWIGLU of one weight, whose up is 1; with -D UNGATED=1 only
 //   LOGITS: out[t, n] = acc + bias[n], with -D LOGIT_SOFTCAP=c c * tanh(that / c)
-//   Mapping: item = `panels` panels of 16 outputs (SWIGLU: an even number, rows are written in blocks of two) for the rows
-//   [begin_row, end_row): all rows where a worker should read each weight once a step. The first `long_items` items have
-//   `long_panels`: memory is read fastest in long pieces, and short items at the end let the workers finish together.
+//   Mapping: item = `panels` panels of 16 outputs (SWIGLU and ACTIVATE: an even number, rows are written in blocks of two) for
+//   the rows [begin_row, end_row): all rows where a worker should read each weight once a step. The first `long_items` items
+//   have `long_panels`: memory is read fastest in long pieces, and short items at the end let the workers finish together.
 //   Test: tests/kernel/linear_test.cpp.
 
 // Writes 32 columns of one of `rows` rows as int8. column is a multiple of 32.
@@ -55,6 +56,12 @@ static void write_block(__global float* act, __global const Rows* to, int rows, 
 #define CAPPED_LOGITS(args, value) (value)
 #endif
 
+#if UNGATED
+#define ACTIVATES(args) ((args)->epilogue == EPILOGUE_ACTIVATE)
+#else
+#define ACTIVATES(args) 0
+#endif
+
 // 16 columns, `fill` in the place of those from `count` on.
 static float16 load_columns(__global const float* from, int count, float fill)
 {
@@ -97,6 +104,7 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
   __global const Weight* gate = product->weight;
   const int type = gate->type, depth = gate->depth, outputs = product->outputs, bytes = panel_bytes(type, depth);
   const int swiglu = product->epilogue == EPILOGUE_SWIGLU, add = product->epilogue == EPILOGUE_ADD;
+  const int activates = ACTIVATES(product);
   const int bias_a = product->bias[0], bias_b = product->bias[1];
   __global const float* from = memory->prepared;
   __global const Rows* rows_in = product->in;
@@ -114,18 +122,21 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
         for (int p = 0; p < pair; p++) {
           const int column = (first + p) * 16, stride = product->out_stride;
           const float16 bias = bias_of(memory, bias_a, panel + p);
+          if (activates) {
+            for (int r = 0; r < rows; r++) result[p][r] = gated_16(result[p][r] + bias, 1.0f);
+            continue;
+          }
           __global float* out = memory->act + product->out->floats + product->out_at + (size_t)row0 * stride + column;
           for (int r = 0; r < rows; r++, out += stride) {
             store_columns(out, outputs - column, CAPPED_LOGITS(product, result[p][r] + bias), add);
           }
         }
-        continue;
+        if (!activates) continue;
       }
-      for (int p = 0; p < 2; p++) {
-        if (p == pair) {
-          for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
-          break;
-        }
+      if (pair < 2) {
+        for (int r = 0; r < rows; r++) result[1][r] = 0.0f;
+      }
+      for (int p = 0; swiglu && p < pair; p++) {
         __global const uchar* a = weight_panel(memory, gate, panel + p, bytes);
         if (gate[1].type == type) {
           linear_tile(type, a, weight_panel(memory, gate + 1, panel + p, bytes), &in, row0, rows, depth, result[p], up);

@@ -68,7 +68,8 @@ FOR_FLOATS(DEFINE_SIGMOID)
 
 // Gate g and up u of a feed-forward become g / (1 + exp(-z)) * u: z is g (SiLU), or with -D GELU=1
 // 2 sqrt(2 / pi) (g + 0.044715 g^3): GELU by its tanh approximation, since (1 + tanh(z / 2)) / 2 = 1 / (1 + exp(-z)). With
-// -D CLAMPED_SWIGLU=1 g is 7 at most, z = 1.702 g, and u + 1 takes u's place, u within -7 to 7. NaN stays.
+// -D CLAMPED_SWIGLU=1 g is 7 at most, z = 1.702 g, and u + 1 takes u's place, u within -7 to 7. With -D RELU_SQUARED=1 they
+// become max(g, 0)^2 u. NaN stays. A feed-forward without a gate is one whose up is 1.
 #if GELU
 #define GATE_EXPONENT(g) (1.5957691216f * (g) * (1.0f + 0.044715f * (g) * (g)))
 #elif CLAMPED_SWIGLU
@@ -84,6 +85,14 @@ FOR_FLOATS(DEFINE_SIGMOID)
 #else
 #define CLAMP_GATE(F, g, u)
 #endif
+#if RELU_SQUARED
+#define DEFINE_GATED(F, I, N)                                                           \
+  static F gated_##N(F g, F u)                                                          \
+  {                                                                                     \
+    const F positive = select(g, (F)(0.0f), g < (F)(0.0f));                             \
+    return positive * positive * u;                                                     \
+  }
+#else
 #define DEFINE_GATED(F, I, N)                                                           \
   static F gated_##N(F g, F u)                                                          \
   {                                                                                     \
@@ -91,6 +100,7 @@ FOR_FLOATS(DEFINE_SIGMOID)
     const F z = GATE_EXPONENT(g), e = exp_nonpositive_##N(-fabs(z));                    \
     return g * select((F)(1.0f), e, z < (F)(0.0f)) / (1.0f + e) * u;                    \
   }
+#endif
 FOR_FLOATS(DEFINE_GATED)
 
 // cap * tanh(x / cap).

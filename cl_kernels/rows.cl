@@ -3,12 +3,13 @@
 //   embed: out[t, :] = scale * table[token[t], :]; a token below 0 is the last one sampled for row -(token + 1)
 //   norm:  y[t, k] = x[t', k] * scale / sqrt(mean_k x[t', k]^2 + epsilon) * weight[k]; t' = t, or rows_from[t]; without a
 //          weight y = x. y is written as the rows of the next layer, or added to what stands at added_to, and the sum
-//          multiplied by the number at `after`.
-//   rope:  rotates q and k by position, in layers that do, each head normed before where the model has weights for it, and
-//          writes k and v of the token to its place in the paged KV storage
+//          multiplied by the number at `after`. With -D MEAN_NORMS=1 x has its mean taken out before, and scale * bias[k] is
+//          added (LayerNorm).
+//   rope:  rotates q and k by position, in layers that do, each head normed before where the model has weights for it (with
+//          -D NORM_ROTATED=1 behind), and writes k and v of the token to its place in the paged KV storage
 // Accumulation: float; of a row 16 partial sums in a fixed order, of a head (norm_head) one sum in order.
 // Tolerance 1e-5. Test: tests/kernel/rows_test.cpp.
-// Sources: Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (RoPE).
+// Sources: Zhang and Sennrich 2019 (RMSNorm), Ba et al. 2016 (LayerNorm), Su et al. 2021 (RoPE).
 
 // Of the 32 numbers of output `lane` in one block the four from 4 * k4 on, times `scale`.
 static void embed_numbers(int type, __global const uchar* block, int lane, int k4, float scale, __global float* out)
@@ -61,20 +62,35 @@ static void write_normed(const Memory* memory, __global const NormArgs* args, in
   if (left > 16) store_columns(to + 16, left - 16, b, !scaled);
 }
 
+#if MEAN_NORMS
+#define LESS_MEAN(x) ((x) - mean)
+#else
+#define LESS_MEAN(x) (x)
+#endif
+
 static void norm_item(const Memory* memory, __global const NormArgs* args, int row)
 {
   const int depth = args->depth, normed = args->weight >= 0;
   const int from = args->rows_from < 0 ? row : memory->step[args->rows_from + row];
   __global const float* x = memory->act + args->in + (size_t)from * depth;
   __global const float* weight = memory->vectors + args->weight;
-  float16 squares = 0.0f;
   const int whole = depth / 16;
+#if MEAN_NORMS
+  __global const float* bias = memory->vectors + args->bias;
+  const int biased = args->bias >= 0;
+  float16 sums = 0.0f;
+  for (int i = 0; i < whole; i++) sums += vload16(i, x);
+  float mean = sum_16(sums);
+  for (int k = whole * 16; k < depth; k++) mean += x[k];
+  mean /= (float)depth;
+#endif
+  float16 squares = 0.0f;
   for (int i = 0; i < whole; i++) {
-    const float16 v = vload16(i, x);
+    const float16 v = LESS_MEAN(vload16(i, x));
     squares = fma(v, v, squares);
   }
   float sum = sum_16(squares);
-  for (int k = whole * 16; k < depth; k++) sum = fma(x[k], x[k], sum);
+  for (int k = whole * 16; k < depth; k++) sum = fma(LESS_MEAN(x[k]), LESS_MEAN(x[k]), sum);
   const float scale = args->scale / sqrt(sum / (float)depth + args->epsilon);
   for (int column = 0; column < depth; column += 32) {
     float16 a, b;
@@ -82,14 +98,23 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
       a = vload16(0, x + column);
       b = vload16(1, x + column);
       if (normed) {
-        a = a * scale * vload16(0, weight + column);
-        b = b * scale * vload16(1, weight + column);
+        a = LESS_MEAN(a) * scale * vload16(0, weight + column);
+        b = LESS_MEAN(b) * scale * vload16(1, weight + column);
       }
+#if MEAN_NORMS
+      if (biased) {
+        a += args->scale * vload16(0, bias + column);
+        b += args->scale * vload16(1, bias + column);
+      }
+#endif
     } else {
       float values[32];
       for (int i = 0; i < 32; i++) {
         values[i] = column + i < depth ? x[column + i] : 0.0f;
-        if (normed && column + i < depth) values[i] = values[i] * scale * weight[column + i];
+        if (normed && column + i < depth) values[i] = LESS_MEAN(values[i]) * scale * weight[column + i];
+#if MEAN_NORMS
+        if (biased && column + i < depth) values[i] += args->scale * bias[column + i];
+#endif
       }
       a = vload16(0, values);
       b = vload16(1, values);
@@ -273,6 +298,18 @@ static void norm_head(const Memory* memory, __global float* head, int weight, fl
   for (int i = NORM_FIRST; i < HEAD_SIZE; i++) head[i] = head[i] * scale * memory->vectors[weight + i - NORM_FIRST];
 }
 
+static void norm_and_rotate_head(const Memory* memory, __global float* head, int weight, float epsilon,
+                                 __global const float* angles)
+{
+#if NORM_ROTATED
+  rotate_head(head, angles);
+  norm_head(memory, head, weight, epsilon);
+#else
+  norm_head(memory, head, weight, epsilon);
+  rotate_head(head, angles);
+#endif
+}
+
 // Those of a position; null where heads are not rotated.
 static __global const float* angles_at(const Memory* memory, int angles, int position)
 {
@@ -285,17 +322,16 @@ static void rope_item(const Memory* memory, __global const RopeArgs* args, int i
   const int row = item / KV_HEADS, group = item % KV_HEADS;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
-  __global const float* angles = angles_at(memory, args->angles, position);
+  __global const float *angles = angles_at(memory, args->angles, position),
+                       *query_angles = angles_at(memory, args->query_angles, position);
   __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * (HEADS / KV_HEADS)) * HEAD_SIZE;
   for (int head = 0; head < HEADS / KV_HEADS; head++) {
-    norm_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon);
-    rotate_head(query + head * HEAD_SIZE, angles);
+    norm_and_rotate_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon, query_angles);
   }
   if (args->key < 0) return;
   __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
   __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
-  norm_head(memory, key, args->key_norm, args->epsilon);
-  rotate_head(key, angles);
+  norm_and_rotate_head(memory, key, args->key_norm, args->epsilon, angles);
   const int slot = position % BLOCK_TOKENS;
   __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +
                          slot / KV_GROUP * KV_GROUP_BYTES;

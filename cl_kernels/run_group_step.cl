@@ -88,10 +88,11 @@ static void ask_for_weights(const Memory* memory, __local const Stage* stage, in
 {
   if (stage->op != OP_LINEAR) return;
   const LinearArgs args = stage->args.linear;
-  const int together = args.epilogue == EPILOGUE_SWIGLU ? 2 : 1, panel = item * together;
+  const int matrices = args.epilogue == EPILOGUE_SWIGLU ? 2 : 1, together = ACTIVATES(&args) ? 2 : matrices;
+  const int panel = item * together;
   const int bytes = panel_bytes(args.weight[0].type, args.weight[0].depth);
   const int count = min(together, (args.weight[0].outputs + 15) / 16 - panel);
-  for (int i = 0; i < together; i++) {
+  for (int i = 0; i < matrices; i++) {
     __global const uchar* from = panel_address(memory, args.weight[i].chunk, args.weight[i].offset, panel, bytes);
     for (int at = THREAD * LINE_BYTES; at < count * bytes; at += WORK_GROUP * LINE_BYTES) ASK_FOR(from + at);
   }

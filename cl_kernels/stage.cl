@@ -49,6 +49,7 @@
 #define EPILOGUE_ADD 1
 #define EPILOGUE_SWIGLU 2
 #define EPILOGUE_LOGITS 3
+#define EPILOGUE_ACTIVATE 4  // with -D UNGATED=1 only
 
 typedef struct {
   int type;     // TYPE_*
@@ -75,6 +76,7 @@ typedef struct {
   int rows;
   Rows out;
   int added_to, after, parts;
+  int bias;  // with -D MEAN_NORMS=1 only; -1: none
 } NormArgs;
 typedef struct {
   Weight weight[2];
@@ -86,7 +88,7 @@ typedef struct {
 } LinearArgs;
 typedef struct {
   int query, key, value, positions, tables, layer;  // key -1: K and V are another layer's
-  int angles;                // offset of the layer's angles; -1: its heads are not rotated
+  int angles, query_angles;  // offsets of the layer's angles, for keys and for queries; -1: its heads are not rotated
   int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head (rows.cl) before it is rotated; -1: none
   float epsilon;
 } RopeArgs;

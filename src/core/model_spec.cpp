@@ -77,6 +77,18 @@ void validate_sharing(const ModelSpec& spec) {
   }
 }
 
+// It is part of the angles that queries are rotated by.
+void validate_temperature(const ModelSpec& spec) {
+  require_positive("attention temperature scale", spec.temperature_scale);
+  require_range("attention temperature length", spec.temperature_length, 1, limits::kContextTokensMax);
+  if (spec.rope_dimension_count != spec.head_size || spec.unrotated_every != 0 || spec.local_window != 0 ||
+      spec.norms_rotated) {
+    fail(ErrorCode::Unsupported,
+         "the model's queries have a temperature scale; supported only where all numbers of all heads are rotated, and "
+         "in all layers alike");
+  }
+}
+
 // Each head has matrices of its own, packed one after the other: none may end within a panel of outputs.
 void validate_latent(const ModelSpec& spec) {
   const LatentShape& latent = spec.latent;
@@ -129,11 +141,12 @@ void ModelSpec::validate() const {
   require_range("local layers' window", local_window, 0, limits::kContextTokensMax);
   if (local_window > 0) require_range("sliding window pattern", global_every, 2, limits::kLayerCountMax + 1);
   require_range("RoPE dimension count", rope_dimension_count, 2, head_size);
-  require_positive("RMSNorm epsilon", norm_epsilon);
+  require_positive("norms' epsilon", norm_epsilon);
   require_positive("embedding scale", embedding_scale);
   require_positive("residual scale", residual_scale);
   if (attention_scale != 0.0F) require_positive("attention scale", attention_scale);
   require_positive("logit scale", logit_scale);
+  if (temperature_scale != 0.0F) validate_temperature(*this);
   if (attention_softcap != 0.0F) require_positive("attention softcap", attention_softcap);
   if (logit_softcap != 0.0F) require_positive("logit softcap", logit_softcap);
   if (local_rope_base != 0.0F) require_positive("local layers' RoPE base", local_rope_base);

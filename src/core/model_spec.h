@@ -17,12 +17,13 @@ enum class RopeStyle : int32_t {
   HalfSplit = 1,    // (0,D/2), (1,D/2+1), ...: GPT-NeoX, Hugging Face, GGUF's "qwen2"
 };
 
-// What a feed-forward's gate goes through.
+// What a feed-forward's gate goes through, or where there is none what the down layer reads.
 enum class Activation : int32_t {
   Silu = 0,  // x / (1 + exp(-x))
   Gelu = 1,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
   // gpt-oss: x at most 7, x / (1 + exp(-1.702 x)), and what it is multiplied by is within -7 to 7, plus 1.
   ClampedSwiglu = 2,
+  ReluSquared = 3,  // max(x, 0)^2
 };
 
 // What a router's logits become.
@@ -120,15 +121,24 @@ struct ModelSpec {
   int32_t local_window = 0;
   int32_t global_every = 0;
   Activation activation = Activation::Silu;
+  bool gated_feed_forward = true;  // of layers without experts: down(act(gate x) * up x), else down(act(up x))
+  // Attention and feed-forward read the hidden states as they are before both; without a norm of its own the latter
+  // reads what the former does.
+  bool parallel_residual = false;
+  bool mean_norms = false;  // norms of hidden states take the mean out before (LayerNorm), and may have a bias
   // The norms of queries and keys, where there are any: of each head, or of all of a token's heads together.
   bool norms_heads_together = false;
-  bool norms_values = false;  // V of each head is normed, without weights, too
+  bool norms_rotated = false;  // they come behind RoPE
+  bool norms_values = false;   // V of each head is normed, without weights, too
   float norm_epsilon = 1e-5F;
   // What numbers of the forward pass are multiplied by (Granite, MiniCPM, Gemma).
   float embedding_scale = 1.0F;  // embeddings
   float residual_scale = 1.0F;   // what attention and feed-forward add to the hidden states
   float attention_scale = 0.0F;  // products of queries and keys; 0: 1 / sqrt(D)
-  float logit_scale = 1.0F;      // logits
+  // Queries of position p, by 1 + temperature_scale * ln(1 + floor(p / temperature_length)) (Ministral 3); 0: by 1.
+  float temperature_scale = 0.0F;
+  int32_t temperature_length = 0;
+  float logit_scale = 1.0F;  // logits
   // x becomes cap * tanh(x / cap); 0: as it is.
   float attention_softcap = 0.0F;  // of scaled products of queries and keys
   float logit_softcap = 0.0F;

@@ -40,9 +40,9 @@ constexpr double kGiB = 1U << 30U;
 size_t weight_bytes_read_a_step(const ModelSpec& spec, const ModelWeights& weights) {
   size_t bytes = weights.output_norm.bytes.size() + weights.output.bytes.size() + weights.layer_projection.bytes.size();
   for (const LayerWeights& layer : weights.layers) {
-    for (const WeightView* view :
-         {&layer.attention_norm, &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.attention_output_bias,
-          &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+    for (const WeightView* view : {&layer.attention_norm, &layer.attention_norm_bias, &layer.feed_forward_norm_bias,
+                                   &layer.query_bias, &layer.key_bias, &layer.value_bias, &layer.attention_output_bias,
+                                   &layer.feed_forward_norm, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
       bytes += view->bytes.size();
     }
     for (const WeightView* view : layer.common_matrices()) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -23,6 +24,9 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .attention_softcap = spec.attention_softcap,
           .logit_softcap = spec.logit_softcap,
           .activation = spec.activation,
+          .gated_feed_forward = spec.gated_feed_forward,
+          .norms_rotated = spec.norms_rotated,
+          .mean_norms = spec.mean_norms,
           .local_windows = spec.local_window > 0,
           .rope_pair_count = spec.rope_dimension_count / 2,
           .rope_interleaved = spec.rope_style == RopeStyle::Interleaved,
@@ -95,7 +99,8 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),
       row_tokens_(device, "sampled tokens", row_token_words(options.max_num_seqs)),
-      output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()) {
+      output_norm_(floats_of(weights.output_norm).begin(), floats_of(weights.output_norm).end()),
+      output_norm_bias_(floats_of(weights.output_norm_bias).begin(), floats_of(weights.output_norm_bias).end()) {
   row_tokens_.clear();
   if (spec.has_state()) {
     state_tokens_.resize(state_count(spec, options));
@@ -234,15 +239,21 @@ void ClExecutor::read_hidden(const BatchPlan& plan, Flight& flight) {
     const std::span<float> rows = std::span(flight.hidden).subspan(row * width, count * width);
     activations_.read(rows, static_cast<size_t>(forward_.last_hidden()) + (end_row - count) * width);
     for (size_t first = 0; first < rows.size(); first += width) {
-      double squares = 0.0;
-      for (size_t i = 0; i < width; ++i) squares += double{rows[first + i]} * double{rows[first + i]};
-      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + double{spec_.hidden_epsilon()});
-      for (size_t i = 0; i < width; ++i) {
-        rows[first + i] = static_cast<float>(double{rows[first + i]} * scale * double{output_norm_[i]});
-      }
+      norm_hidden(rows.subspan(first, width));
     }
     flight.told_hidden.push_back({.sequence = entry.sequence, .row_count = entry.hidden_wanted, .values = rows});
     row += count;
+  }
+}
+
+void ClExecutor::norm_hidden(std::span<float> row) const {
+  double mean = 0.0, squares = 0.0;
+  if (spec_.mean_norms) mean = std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(row.size());
+  for (const float number : row) squares += (double{number} - mean) * (double{number} - mean);
+  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(row.size()) + double{spec_.hidden_epsilon()});
+  for (size_t i = 0; i < row.size(); ++i) {
+    const double bias = output_norm_bias_.empty() ? 0.0 : double{output_norm_bias_[i]};
+    row[i] = static_cast<float>((double{row[i]} - mean) * scale * double{output_norm_[i]} + bias);
   }
 }
 

@@ -80,6 +80,8 @@ class ClExecutor final : public Executor {
   void run_and_read_logits(const BatchPlan& plan, const StepTables& tables, Flight& flight);
   void read_logits(const BatchPlan& plan, Flight& flight, size_t begin, size_t end);
   void read_hidden(const BatchPlan& plan, Flight& flight);
+  // The output layer's norm of a row [E] of hidden states, in place.
+  void norm_hidden(std::span<float> row) const;
   static void await_last_items(const Flight& flight);
   void reserve_words(Flight& flight, size_t words);
   void read_results(const Flight& flight);
@@ -109,6 +111,7 @@ class ClExecutor final : public Executor {
   std::vector<TokenLogprob> further_;    // what result_.sampled points into
   std::vector<TokenLogprob> told_;       // likewise, and result_.prompt_logprobs
   std::vector<float> output_norm_;       // [E]
+  std::vector<float> output_norm_bias_;  // [E], or empty
   std::optional<Buffer<float>> states_;  // of rows, if the model has any
   std::vector<int32_t> state_tokens_;    // of each row: how many its state has seen
   SteadyClock clock_;

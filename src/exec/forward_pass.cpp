@@ -94,9 +94,8 @@ void ForwardPass::add_layers(const ModelSpec& spec, const ModelWeights& weights,
   }
 }
 
-void ForwardPass::add_copy(const ModelSpec& spec) {
-  next_group();
-  add_preparation(Operation::Norm).norm = norm(spec, kNone, prepared(arena_.normed));
+void ForwardPass::add_copy(const ModelSpec& spec, const WeightStore& store) {
+  add_norm(spec, store, WeightView{}, WeightView{});
 }
 
 // Of all layers: (e sqrt(P) + norm(W h / sqrt(E))) / sqrt(2), e the token's further embedding, h the one that layer 0
@@ -108,7 +107,7 @@ void ForwardPass::add_layer_embeddings(const ModelSpec& spec, const ModelWeights
                                  .tokens = 0,
                                  .out = embeddings.rows,
                                  .scale = std::sqrt(size / 2.0F)};
-  add_copy(spec);
+  add_copy(spec, store);
   add_product(linear(store, weights.layer_projection, {}), prepared(arena_.normed), embeddings.projected,
               weights.layer_projection.rows);
   next_group();
@@ -140,7 +139,7 @@ void ForwardPass::add_embedding(const ModelSpec& spec, const LayerWeights& weigh
                                 int32_t layer) {
   const EmbeddingArena& embeddings = arena_.embeddings;
   const int32_t size = spec.layer_embedding_size;
-  add_copy(spec);
+  add_copy(spec, store);
   add_product(linear(store, weights.embedding_gate, {}), prepared(arena_.normed), embeddings.gate, size);
   next_group();
   add(Operation::Swiglu).swiglu = {.gate = embeddings.gate,
@@ -193,12 +192,12 @@ LinearArgs ForwardPass::linear(const WeightStore& store, const WeightView& weigh
 void ForwardPass::add_linear(const LinearArgs& args) {
   Stage& stage = add(Operation::Linear);
   stage.linear = args;
-  const bool pairs = args.epilogue == Epilogue::Swiglu;
+  const bool pairs = writes_rows(args.epilogue), swiglu = args.epilogue == Epilogue::Swiglu;
   const int32_t count = panel_count(args.weight[0].outputs);
   stage.linear.panels = in_groups(mode_)
                             ? few_panels(pairs)
                             : panels_per_item(args.weight[0], count, worker_count_, kItemsPerWorker, pairs);
-  const bool mixed = pairs && takes_bytes(args.weight[0].type) != takes_bytes(args.weight[1].type);
+  const bool mixed = swiglu && takes_bytes(args.weight[0].type) != takes_bytes(args.weight[1].type);
   if (in_groups(mode_) && mixed) copied_rows_ = 0;  // that has no kernel for few rows: such steps are no single launch
   if (long_items_ > 0) {
     const int32_t panels = (count - count / kShortItemsPart) / long_items_ / 2 * 2;
@@ -225,11 +224,7 @@ void ForwardPass::add_product(LinearArgs args, const StageRows& in, int32_t out,
 
 void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                             int32_t layer) {
-  const auto add_norm = [&](const WeightView& weight) {
-    next_group();
-    add_preparation(Operation::Norm).norm = norm(spec, store.vector(weight), prepared(arena_.normed));
-  };
-  add_norm(weights.attention_norm);
+  add_norm(spec, store, weights.attention_norm, weights.attention_norm_bias);
   if (weights.has_state()) {
     add_state(spec, weights, store, layer);
   } else if (spec.is_latent()) {
@@ -242,8 +237,10 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
     add_mixture(spec, weights, store);
     return;
   }
-  add_norm(weights.feed_forward_norm);
-  add_feed_forward(spec, weights, store, layer);
+  if (!spec.parallel_residual) {
+    add_norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias);
+    add_feed_forward(spec, weights, store, layer);
+  }
   next_group();
   const int32_t residual[] = {residual_of(weights.feed_forward_post_norm)};
   add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
@@ -252,6 +249,22 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   const bool embeds = weights.embedding_gate.present();
   add_post_norm(spec, store, weights.feed_forward_post_norm, embeds ? WeightView{} : weights.output_scale);
   if (embeds) add_embedding(spec, weights, store, layer);
+}
+
+void ForwardPass::add_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
+                           const WeightView& bias) {
+  next_group();
+  add_preparation(Operation::Norm).norm = norm(spec, store, weight, bias, prepared(arena_.normed));
+}
+
+void ForwardPass::add_feed_forward_beside(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                                          int32_t layer) {
+  if (weights.feed_forward_norm.present()) {
+    add_norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias);
+  } else if (adapted_) {
+    next_group();  // it shrinks rows into the place of those that attention expands
+  }
+  add_feed_forward(spec, weights, store, layer);
 }
 
 void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
@@ -285,13 +298,15 @@ void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, 
   add_residual(linear(store, weights.state_output, {}), states.read, residual_of(weights.attention_post_norm));
 }
 
-NormArgs ForwardPass::norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const {
+NormArgs ForwardPass::norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
+                           const WeightView& bias, const StageRows& out) const {
   return {.in = arena_.hidden,
           .rows_from = kNone,
-          .weight = weight,
+          .weight = store.vector(weight),
           .depth = spec.hidden_size,
           .epsilon = spec.hidden_epsilon(),
-          .out = out};
+          .out = out,
+          .bias = store.vector(bias)};
 }
 
 // Rows that a router reads, and that are gathered, are not copies of the workers'.
@@ -299,7 +314,8 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
   const ExpertArena& experts = arena_.experts;
   const bool shared = weights.down.present(), shared_gate = weights.shared_gate.present();
   next_group();
-  add(Operation::Norm).norm = norm(spec, store.vector(weights.feed_forward_norm), arena_.normed);
+  add(Operation::Norm).norm =
+      norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias, arena_.normed);
   next_group();
   LinearArgs router = linear(store, weights.router, weights.router_bias);
   router.in = arena_.normed;
@@ -403,19 +419,22 @@ void ForwardPass::add_heads_norm(const ModelSpec& spec, const WeightStore& store
 }
 
 void ForwardPass::add_gate_up(const LayerWeights& weights, const WeightStore& store, const StageRows& in) {
-  LinearArgs args = linear(store, weights.gate, weights.gate_bias);
-  args.weight[1] = store.matrix(weights.up);
-  args.bias[1] = store.vector(weights.up_bias);
+  const bool gated = weights.gate.present();
+  LinearArgs args = linear(store, gated ? weights.gate : weights.up, gated ? weights.gate_bias : weights.up_bias);
+  if (gated) {
+    args.weight[1] = store.matrix(weights.up);
+    args.bias[1] = store.vector(weights.up_bias);
+  }
   args.in = in;
   args.out = arena_.feed_forward;
-  args.epilogue = Epilogue::Swiglu;
+  args.epilogue = gated ? Epilogue::Swiglu : Epilogue::Activate;
   add_linear(args);
 }
 
-// act(gate) * up: fused with the products, unless something is added to these before.
+// act(gate) * up, or act(up): fused with the products, unless something is added to these before.
 void ForwardPass::add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                    int32_t layer) {
-  if (!adapted_) return add_gate_up(weights, store, prepared(arena_.normed));
+  if (!adapted_ || !spec.gated_feed_forward) return add_gate_up(weights, store, prepared(arena_.normed));
   LinearArgs args = linear(store, weights.gate, weights.gate_bias);
   args.in = arena_.normed;
   const int32_t products[] = {arena_.gate, arena_.up};
@@ -450,14 +469,11 @@ void ForwardPass::add_expand() {
 }
 
 void ForwardPass::add_logits(const ModelSpec& spec, const ModelWeights& weights, const WeightStore& store) {
-  add_preparation(Operation::Norm).norm = {.in = arena_.hidden,
-                                           .rows_from = 0,
-                                           .weight = store.vector(weights.output_norm),
-                                           .depth = spec.hidden_size,
-                                           .epsilon = spec.hidden_epsilon(),
-                                           .scale = spec.logit_scale,
-                                           .out = prepared(arena_.sampled)};
-  LinearArgs args = linear(store, weights.output, WeightView{});
+  NormArgs last = norm(spec, store, weights.output_norm, weights.output_norm_bias, prepared(arena_.sampled));
+  last.rows_from = 0;
+  last.scale = spec.logit_scale;
+  add_preparation(Operation::Norm).norm = last;
+  LinearArgs args = linear(store, weights.output, weights.output_bias);
   args.in = prepared(arena_.sampled);
   args.epilogue = Epilogue::Logits;
   args.out.floats = arena_.logits;

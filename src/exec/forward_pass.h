@@ -91,8 +91,12 @@ class ForwardPass {
   // Goes on with the last rows alone.
   void add_last_rows(const ModelSpec& spec);
   // Hidden states as rows that linear layers read.
-  void add_copy(const ModelSpec& spec);
+  void add_copy(const ModelSpec& spec, const WeightStore& store);
   void add_feed_forward(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  // The first half of a feed-forward that reads the hidden states as they are before attention.
+  // REQUIRES: what attention adds to them is added behind it.
+  void add_feed_forward_beside(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                               int32_t layer);
   void add_gate_up(const LayerWeights& weights, const WeightStore& store, const StageRows& in);
   // With `adapted_`: shrink beside the linear layers, expand behind them.
   void add_shrink(const ModelSpec& spec, const AdaptedMatrices& matrices);
@@ -100,7 +104,10 @@ class ForwardPass {
   // The feed-forward of a layer with experts.
   void add_mixture(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store);
   void add_experts(const ModelSpec& spec, ExpertsArgs args);
-  [[nodiscard]] NormArgs norm(const ModelSpec& spec, int32_t weight, const StageRows& out) const;
+  // Of the hidden states.
+  [[nodiscard]] NormArgs norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
+                              const WeightView& bias, const StageRows& out) const;
+  void add_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, const WeightView& bias);
   // What a layer adds to the hidden states before its feed-forward.
   void add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);

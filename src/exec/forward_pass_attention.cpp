@@ -77,6 +77,7 @@ void ForwardPass::add_projections(const ModelSpec& spec, const LayerWeights& wei
   add_stored(store, weights.key, weights.key_bias, arena_.key);
   add_stored(store, weights.value, weights.value_bias, arena_.value);
   add_expand();
+  if (spec.parallel_residual) add_feed_forward_beside(spec, weights, store, layer);
   if (spec.norms_heads_together) {
     next_group();
     add_heads_norm(spec, store, weights.query_norm, arena_.query);
@@ -101,6 +102,7 @@ void ForwardPass::add_attended(const ModelSpec& spec, const LayerWeights& weight
                                int32_t layer, RopeArgs rope) {
   rope.layer = spec.place_of(layer);
   rope.angles = RopeAngles::offset(spec, layer, position_count_);
+  rope.query_angles = RopeAngles::query_offset(spec, layer, position_count_);
   rope.epsilon = spec.norm_epsilon;
   next_group();
   add(Operation::Rope).rope = rope;

@@ -75,9 +75,13 @@ std::vector<const WeightView*> weight_matrices(const ModelWeights& weights) {
 
 std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
   std::vector<const WeightView*> all = {&weights.output_norm};
-  if (weights.layer_projection_norm.present()) all.push_back(&weights.layer_projection_norm);
+  for (const WeightView* view : {&weights.output_norm_bias, &weights.output_bias, &weights.layer_projection_norm}) {
+    if (view->present()) all.push_back(view);
+  }
   for (const LayerWeights& layer : weights.layers) {
     for (const WeightView* view : {&layer.attention_norm,
+                                   &layer.attention_norm_bias,
+                                   &layer.feed_forward_norm_bias,
                                    &layer.query_bias,
                                    &layer.key_bias,
                                    &layer.value_bias,

@@ -90,15 +90,22 @@ int32_t RopeAngles::offset(const ModelSpec& spec, int32_t layer, int32_t positio
   return spec.is_local(layer) && has_local_angles(spec) ? position_count * spec.rope_dimension_count : 0;
 }
 
+int32_t RopeAngles::query_offset(const ModelSpec& spec, int32_t layer, int32_t position_count) {
+  return spec.temperature_scale != 0.0F ? position_count * spec.rope_dimension_count
+                                        : offset(spec, layer, position_count);
+}
+
 size_t RopeAngles::floats(const ModelSpec& spec, int32_t position_count) {
   return static_cast<size_t>(position_count) * static_cast<size_t>(spec.rope_dimension_count) *
-         (has_local_angles(spec) ? 2 : 1);
+         (has_local_angles(spec) || spec.temperature_scale != 0.0F ? 2 : 1);
 }
 
 RopeAngles::RopeAngles(Device& device, const ModelSpec& spec, std::span<const float> factors, int32_t position_count)
     : frequencies_(rope_frequencies(spec, factors)),
       local_frequencies_(local_rope_frequencies(spec)),
       magnitude_(double{spec.rope_scaling.magnitude}),
+      temperature_scale_(double{spec.temperature_scale}),
+      temperature_length_(spec.temperature_length),
       position_count_(position_count),
       table_(device, "rotation angles", std::max(floats(spec, position_count), size_t{1})) {
   if (floats(spec, position_count) > size_t{std::numeric_limits<int32_t>::max()}) {
@@ -113,19 +120,24 @@ void RopeAngles::require(int32_t end) {
   INFLIGHT_CHECK(end <= position_count_);
   end = std::min(std::max(end, 2 * filled_), position_count_);
   fill(frequencies_, magnitude_, end, 0);
-  fill(local_frequencies_, 1.0, end, static_cast<size_t>(position_count_) * frequencies_.size() * 2);
+  const size_t second = static_cast<size_t>(position_count_) * frequencies_.size() * 2;
+  fill(local_frequencies_, 1.0, end, second);
+  if (temperature_scale_ != 0.0) fill(frequencies_, magnitude_, end, second, temperature_scale_);
   filled_ = end;
 }
 
 // Positions from filled_ on of the table at `offset`.
-void RopeAngles::fill(std::span<const double> frequencies, double magnitude, int32_t end, size_t offset) {
+void RopeAngles::fill(std::span<const double> frequencies, double magnitude, int32_t end, size_t offset,
+                      double temperature) {
   if (frequencies.empty()) return;
   std::vector<float> angles;
   angles.reserve(static_cast<size_t>(end - filled_) * frequencies.size() * 2);
   for (int32_t position = filled_; position < end; ++position) {
+    const double scale =
+        temperature == 0.0 ? magnitude : magnitude * (1.0 + temperature * std::log1p(position / temperature_length_));
     for (const double frequency : frequencies) {
-      angles.push_back(static_cast<float>(magnitude * std::cos(position * frequency)));
-      angles.push_back(static_cast<float>(magnitude * std::sin(position * frequency)));
+      angles.push_back(static_cast<float>(scale * std::cos(position * frequency)));
+      angles.push_back(static_cast<float>(scale * std::sin(position * frequency)));
     }
   }
   table_.write(angles, offset + static_cast<size_t>(filled_) * frequencies.size() * 2);

@@ -24,18 +24,24 @@ class RopeAngles {
 
   // Fills the table for positions below `end`.  REQUIRES: end <= position_count.
   void require(int32_t end);
-  // [position][pair][cos, sin], times the magnitude; then, where local layers rotate otherwise, the same for these.
+  // [position][pair][cos, sin], times the magnitude; then, where local layers rotate otherwise, the same for these;
+  // then, where queries have a temperature, the first times this.
   [[nodiscard]] const Buffer<float>& table() const { return table_; }
   // Where the table of a layer begins; kNone: it does not rotate.
   [[nodiscard]] static int32_t offset(const ModelSpec& spec, int32_t layer, int32_t position_count);
+  // The same of its queries.
+  [[nodiscard]] static int32_t query_offset(const ModelSpec& spec, int32_t layer, int32_t position_count);
   // Size of it all.
   [[nodiscard]] static size_t floats(const ModelSpec& spec, int32_t position_count);
 
  private:
-  void fill(std::span<const double> frequencies, double magnitude, int32_t end, size_t offset);
+  void fill(std::span<const double> frequencies, double magnitude, int32_t end, size_t offset,
+            double temperature = 0.0);
 
   std::vector<double> frequencies_, local_frequencies_;
   double magnitude_;
+  double temperature_scale_;
+  int32_t temperature_length_;
   int32_t position_count_;
   int32_t filled_ = 0;
   Buffer<float> table_;

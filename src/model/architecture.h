@@ -41,14 +41,19 @@ enum class Extent : int32_t {
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, int32_t layer, Extent extent);
 
 // Which families have a tensor: all but those that list it as lacking; any, as its file has it; those that list it as
-// needed. And which layers of these: those without a router; those with one; those with one, where there is a shared
-// expert; all, where they have embeddings of their own.
-enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Mixed, Shared, Embedded };
+// needed, or as optional. And which layers of these: those without a router; of them, those whose feed-forward has a
+// gate; those with a router; those with one, where there is a shared expert; all, where they have embeddings of their
+// own.
+enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Gated, Mixed, Shared, Embedded };
 
 // What layers have a tensor: all; those that attend, or whose attention is latent; those with a state of that kind in
 // the place of attention.
 // OwnKeys: those that attend to K and V of their own.
 enum class Mixer : int32_t { Any, Attention, OwnKeys, LatentAttention, DeltaNet, ShortConvolution, Mamba2 };
+
+// How a layer's feed-forward reads what attention adds to the hidden states: it does; it does not, but lies beside
+// attention; as the file states it (use_parallel_residual).
+enum class Residual : int32_t { Sequential, Parallel, Stated };
 
 // How local layers rotate heads where the file does not state a base of their own (rope.freq_base_swa): as the others;
 // with their base, unscaled; with base 10,000, unscaled.
@@ -97,23 +102,32 @@ struct Architecture {
   RopeStyle rope_style = RopeStyle::Interleaved;
   std::span<const std::string_view> needed = {};       // layer tensors, not always there, that this family must have
   std::span<const std::string_view> lacking = {};      // those that this family never has
+  std::span<const std::string_view> optional = {};     // those of WhereNeeded that some of its files have
   std::span<const std::string_view> needed_keys = {};  // metadata keys behind "<name>." that it must have
   std::span<const RenamedTensor> renamed = {};
   std::string_view output_norm = "output_norm.weight";
+  bool weightless_norms = false;   // norms of hidden states are there and have no weights
+  bool mean_norms = false;         // ModelSpec's; the epsilon has another key then
+  bool gated_feed_forward = true;  // this, too
+  Residual residual = Residual::Sequential;
+  bool logits_multiplied = false;    // by the logit scale that files state, else divided
   bool embeddings_by_width = false;  // embeddings are multiplied by sqrt(E)
   int32_t global_every = 0;          // ModelSpec's, of files with a window that do not state it
   LocalRope local_rope = LocalRope::Same;
-  int32_t unrotated_every = 0;  // these are ModelSpec's, too
+  bool globals_unrotated = false;  // layers without a window do not rotate heads, where others have one
+  int32_t unrotated_every = 0;     // these are ModelSpec's, too
   Activation activation = Activation::Silu;
   bool norms_heads_together = false;
   bool norms_values = false;
-  float attention_scale = 0.0F;         // of files that do not state it
-  std::optional<StateKind> state = {};  // of layers in which it has that in the place of attention
-  int32_t attention_every = 0;          // of files that do not state it; 0: layers without KV heads have states
-  bool latent = false;                  // attention is multi-head latent attention
-  bool gated_attention = false;         // attn_q.weight holds of each head its rows, then those of its gate
-  bool experts = false;                 // may be a mixture of experts
-  bool expert_weights_normed = true;    // of files that do not state it
+  bool norms_rotated = false;
+  float attention_scale = 0.0F;            // of files that do not state it
+  std::optional<StateKind> state = {};     // of layers in which it has that in the place of attention
+  int32_t attention_every = 0;             // of files that do not state it; 0: layers without KV heads have states
+  bool latent = false;                     // attention is multi-head latent attention
+  bool gated_attention = false;            // attn_q.weight holds of each head its rows, then those of its gate
+  bool experts = false;                    // may be a mixture of experts
+  Gating expert_gating = Gating::Softmax;  // of files that do not state it; the next one, too
+  bool expert_weights_normed = true;
 };
 // ERRORS: Unsupported naming the architecture and those there are.
 [[nodiscard]] const Architecture& find_architecture(std::string_view name);

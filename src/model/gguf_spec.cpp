@@ -107,10 +107,6 @@ void refuse_variants(const GgufFile& file, const SpecKeys& keys, const Architect
     fail(ErrorCode::Unsupported, "{}: its attention is not causal (an embedding model?); supported: causal",
          file.path());
   }
-  if (const auto parallel = file.find_bool(keys.key("use_parallel_residual")); parallel && *parallel) {
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is true, supported: false", file.path(),
-         quote(keys.key("use_parallel_residual")));
-  }
 }
 
 // Every how many layers one has no window, 0: none: stated as that number, or as what each layer has; else as the
@@ -184,6 +180,7 @@ void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture
   if (architecture.local_rope == LocalRope::Unscaled) spec.local_rope_base = spec.rope_base;
   if (architecture.local_rope == LocalRope::Base10000) spec.local_rope_base = 10000.0F;
   spec.local_rope_base = keys.find_float("rope.freq_base_swa").value_or(spec.local_rope_base);
+  if (architecture.globals_unrotated) spec.unrotated_every = every;
 }
 
 // G of the layers that attend. Of families that state by it which ones those are: spec.stateful, too.
@@ -277,10 +274,11 @@ void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture&
 }
 
 void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
-  const float number = keys.find_float("attention.clamp_kqv").value_or(0.0F);
-  if (number == 0.0F) return;
-  fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(),
-       quote(keys.key("attention.clamp_kqv")), number);
+  for (const std::string_view name : {"attention.clamp_kqv", "rope.scaling.alpha"}) {
+    const float number = keys.find_float(name).value_or(0.0F);
+    if (number == 0.0F) continue;
+    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(), quote(keys.key(name)), number);
+  }
 }
 
 // What files call shared experts is one feed-forward: its size is that of the tensor, as families state it differently.
@@ -309,6 +307,7 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
          "{}: metadata key {} is {}, supported: 1 (softmax), 2 (sigmoid) and 3 (softmax of those chosen)", file.path(),
          quote(keys.key("expert_gating_func")), gating);
   }
+  spec.expert_gating = architecture.expert_gating;
   if (gating == kSoftmaxOfChosen) {  // is softmax of all, divided by the sum of those chosen
     spec.expert_weights_normed = true;
   } else if (gating > 0) {
@@ -321,7 +320,7 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
   spec.expert_groups_used = spec.expert_groups > 1 ? keys.count("expert_group_used_count") : 1;
 }
 
-// 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale.
+// 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale, Cohere's multiplied.
 void read_scales(const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   for (const std::string_view name : architecture.needed_keys) (void)keys.number(name);
   const auto read = [&](const char* name, float& number) {
@@ -331,7 +330,7 @@ void read_scales(const SpecKeys& keys, const Architecture& architecture, ModelSp
   read("residual_scale", spec.residual_scale);
   read("attention.scale", spec.attention_scale);
   read("logit_scale", spec.logit_scale);
-  spec.logit_scale = 1.0F / spec.logit_scale;
+  if (!architecture.logits_multiplied) spec.logit_scale = 1.0F / spec.logit_scale;
   read("attn_logit_softcapping", spec.attention_softcap);
   read("final_logit_softcapping", spec.logit_softcap);
   if (architecture.embeddings_by_width) spec.embedding_scale *= std::sqrt(static_cast<float>(spec.hidden_size));
@@ -428,6 +427,20 @@ RopeScaling read_rope_scaling(const GgufFile& file, const SpecKeys& keys) {
   return scaling;
 }
 
+// M-RoPE, of text the same as RoPE: sections of a head's pairs turn with an image's time, height and width, which are a
+// text's position. Files of families with and without images have the pairs as the former have them then.
+bool has_sections(const GgufFile& file, const SpecKeys& keys) {
+  const auto sections = file.find_integers(keys.key("rope.dimension_sections"));
+  return sections && sections->size() > 1 && sections->at(0) > 0 && sections->at(1) > 0;
+}
+
+// REQUIRES: context length is set.
+void read_temperature(const SpecKeys& keys, ModelSpec& spec) {
+  spec.temperature_scale = keys.find_float("attention.temperature_scale").value_or(0.0F);
+  if (spec.temperature_scale == 0.0F) return;  // there is none
+  spec.temperature_length = keys.find_count("rope.scaling.original_context_length").value_or(spec.context_length);
+}
+
 // D: stated, or E / H.
 int32_t read_head_size(const GgufFile& file, const SpecKeys& keys, const ModelSpec& spec) {
   const auto key_length = keys.find_count("attention.key_length");
@@ -495,11 +508,18 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.rope_style = architecture.rope_style;
   spec.unrotated_every = architecture.unrotated_every;
   spec.activation = architecture.activation;
+  spec.mean_norms = architecture.mean_norms;
+  spec.gated_feed_forward = architecture.gated_feed_forward;
   spec.norms_heads_together = architecture.norms_heads_together;
+  spec.norms_rotated = architecture.norms_rotated;
   spec.norms_values = architecture.norms_values;
   spec.attention_scale = architecture.attention_scale;
   spec.gated_attention = architecture.gated_attention;
   const SpecKeys keys(file, spec.architecture);
+  spec.parallel_residual = architecture.residual == Residual::Parallel;
+  if (architecture.residual == Residual::Stated) {
+    spec.parallel_residual = file.find_bool(keys.key("use_parallel_residual")).value_or(true);
+  }
   // Granite's files say by this key whether there is RoPE at all.
   const bool rotates = file.find_bool(keys.key("rope.scaling.finetuned")).value_or(true);
   if (architecture.name.starts_with("granite") && !rotates) spec.unrotated_every = 1;
@@ -516,12 +536,15 @@ ModelSpec read_spec(const GgufFile& file) {
   refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
   spec.context_length = keys.count("context_length");
-  spec.norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
+  const bool mean = architecture.mean_norms;
+  spec.norm_epsilon = keys.number(mean ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon");
   read_scales(keys, architecture, spec);
   spec.rope_dimension_count = architecture.latent ? keys.count("rope.dimension_count")
                                                   : keys.find_count("rope.dimension_count").value_or(spec.head_size);
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
+  if (has_sections(file, keys)) spec.rope_style = RopeStyle::HalfSplit;
+  if (!architecture.latent) read_temperature(keys, spec);
   if (architecture.latent) read_latent(file, keys, spec);
   read_windows(file, keys, architecture, spec);
   read_sharing(file, keys, spec);

@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/quote.h"
 #include "model/architecture.h"
 
@@ -55,10 +56,15 @@ class WeightReader {
       read_layer(layer, weights.layers[layer]);
     }
     if (spec_.layer_embedding_size > 0) read_layer_embeddings(weights);
-    weights.output_norm = required(std::string(architecture_.output_norm), {1, spec_.hidden_size, true});
+    const Shape vector{1, spec_.hidden_size, true};
+    const bool weightless = architecture_.weightless_norms;
+    weights.output_norm =
+        weightless ? ones(spec_.hidden_size) : required(std::string(architecture_.output_norm), vector);
+    if (lists(architecture_.needed, "attn_norm.bias")) weights.output_norm_bias = required("output_norm.bias", vector);
     weights.output = optional("output.weight", vocabulary_by_hidden);
     weights.tied_output = !weights.output.present();
     if (weights.tied_output) weights.output = weights.token_embedding;
+    weights.output_bias = optional("output.bias", {1, spec_.vocabulary_size, true});
     const Shape factors{1, spec_.rope_dimension_count / 2, true};
     weights.rope_factors = optional("rope_freqs.weight", factors);
     if (!weights.rope_factors.present()) weights.rope_factors = optional("rope_factors_short.weight", factors);
@@ -85,6 +91,7 @@ class WeightReader {
     if (mixer == Mixer::Mamba2) read_mamba_input(prefix, weights);
     if (mixer == Mixer::LatentAttention) read_latent(prefix, weights);
     const auto number = static_cast<int32_t>(layer);
+    if (architecture_.weightless_norms) weights.attention_norm = weights.feed_forward_norm = ones(spec_.hidden_size);
     read_joined(prefix, number, mixer, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present() || !is_of(tensor.mixer, mixer)) continue;
@@ -94,17 +101,26 @@ class WeightReader {
         (void)optional(name, shape);
         continue;
       }
-      const auto lists = [&](std::span<const std::string_view> names) {
-        return std::ranges::find(names, tensor.name) != names.end();
-      };
-      const bool is_needed =
-          is_in_layer(tensor.presence, mixed) ? !lists(architecture_.lacking) : lists(architecture_.needed);
+      const bool is_needed = is_in_layer(tensor.presence, mixed) ? !lists(architecture_.lacking, tensor.name)
+                                                                 : lists(architecture_.needed, tensor.name);
       if (is_needed) {
         weights.*tensor.role = required(name, shape);
-      } else if (tensor.presence == Presence::Optional) {
+      } else if (tensor.presence == Presence::Optional || lists(architecture_.optional, tensor.name)) {
         weights.*tensor.role = optional(name, shape);
       }
     }
+  }
+
+  [[nodiscard]] static bool lists(std::span<const std::string_view> names, std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+  }
+
+  [[nodiscard]] static WeightView ones(int32_t size) {
+    static const std::vector<float> numbers(limits::kHiddenSizeMax, 1.0F);
+    return {.name = "1",
+            .rows = 1,
+            .columns = size,
+            .bytes = std::as_bytes(std::span(numbers).first(static_cast<size_t>(size)))};
   }
 
   [[nodiscard]] std::string_view name_in_files(std::string_view name) const {
@@ -208,6 +224,8 @@ class WeightReader {
         return true;
       case Presence::Dense:
         return !mixed;
+      case Presence::Gated:
+        return !mixed && spec_.gated_feed_forward;
       case Presence::Mixed:
         return mixed;
       case Presence::Shared:
@@ -233,6 +251,7 @@ class WeightReader {
                                : Shape{shape.rows + part.rows, part.columns, false};
         parts.push_back(&tensor);
       }
+      if (!spec_.gated_feed_forward && lists(joined.parts, "ffn_gate.weight")) continue;
       const std::string name = prefix + std::string(joined.name);
       const GgufTensor* const tensor = file_.find_tensor(name);
       if (tensor == nullptr || tensor->columns() != shape.columns || tensor->rows() != shape.rows) continue;

@@ -24,8 +24,9 @@ std::vector<LayerTensor> target_tensors() {
   std::vector<LayerTensor> targets;
   std::ranges::copy_if(layer_tensors(), std::back_inserter(targets), [](const LayerTensor& tensor) {
     const bool everywhere = tensor.presence == Presence::Always;
+    const bool dense = tensor.presence == Presence::Dense || tensor.presence == Presence::Gated;
     const bool there = tensor.mixer == Mixer::Any || tensor.mixer == Mixer::Attention || tensor.mixer == Mixer::OwnKeys;
-    return !tensor.is_vector() && there && (everywhere || tensor.presence == Presence::Dense);
+    return !tensor.is_vector() && there && (everywhere || dense);
   });
   INFLIGHT_CHECK(targets.size() == kLoraTargetCount);
   return targets;
@@ -40,7 +41,8 @@ class LoraReader {
  public:
   LoraReader(const ModelSpec& spec, int32_t rank_max, LoraFile& lora)
       : spec_(spec), rank_max_(rank_max), lora_(lora), targets_(target_tensors()) {
-    if (spec.expert_count > 0) targets_.resize(kAttentionTargetCount);  // no feed-forward of mixtures of experts
+    // No feed-forward of mixtures of experts, or without a gate.
+    if (spec.expert_count > 0 || !spec.gated_feed_forward) targets_.resize(kAttentionTargetCount);
   }
 
   void read() {

@@ -16,7 +16,7 @@
 namespace inflight {
 
 // A matrix [rows, columns] row-major in `type`, or a vector (rows = 1). Used as y = x * W^T: rows are outputs.
-// LIFETIME: `bytes` points into the model's file mapping.
+// LIFETIME: `bytes` points into the model's file mapping, or at numbers that live as long as the program.
 struct WeightView {
   std::string name;  // as in the file, for messages
   TensorType type = TensorType::F32;
@@ -42,19 +42,20 @@ struct WeightView {
 };
 
 struct LayerWeights {
-  WeightView attention_norm;                    // [E] F32; optional, as all norms
-  WeightView query, key, value;                 // [H*D, E], [G*D, E], [G*D, E]
-  WeightView query_bias, key_bias, value_bias;  // optional, F32
-  WeightView query_norm, key_norm;              // [D], or [H*D] and [G*D], F32: of heads before they are rotated
-  WeightView query_gate;                        // [H*D, E], optional: of what each head attends to
-  WeightView attention_output;                  // [E, H*D]
-  WeightView attention_output_bias;             // optional, F32
-  WeightView attention_sinks;                   // [H] F32, optional: scores of a token without V that each head sees
-  WeightView attention_post_norm;               // [E] F32: of what attention adds to the hidden states
-  WeightView feed_forward_norm;                 // [E] F32
-  WeightView gate, up, down;                    // [F, E], [F, E], [E, F]; beside a router of the shared expert, if any
-  WeightView gate_bias, up_bias, down_bias;     // optional, F32
-  WeightView feed_forward_post_norm;            // [E] F32
+  WeightView attention_norm;                               // [E] F32; optional, as all norms
+  WeightView attention_norm_bias, feed_forward_norm_bias;  // [E] F32, optional
+  WeightView query, key, value;                            // [H*D, E], [G*D, E], [G*D, E]
+  WeightView query_bias, key_bias, value_bias;             // optional, F32
+  WeightView query_norm, key_norm;           // [D], or [H*D] and [G*D], F32: of heads before they are rotated
+  WeightView query_gate;                     // [H*D, E], optional: of what each head attends to
+  WeightView attention_output;               // [E, H*D]
+  WeightView attention_output_bias;          // optional, F32
+  WeightView attention_sinks;                // [H] F32, optional: scores of a token without V that each head sees
+  WeightView attention_post_norm;            // [E] F32: of what attention adds to the hidden states
+  WeightView feed_forward_norm;              // [E] F32
+  WeightView gate, up, down;                 // [F, E], [F, E], [E, F]; beside a router of the shared expert, if any
+  WeightView gate_bias, up_bias, down_bias;  // optional, F32
+  WeightView feed_forward_post_norm;         // [E] F32
   // Of layers with an embedding of their own, P numbers a token: optional.
   WeightView embedding_gate;       // [P, E]
   WeightView embedding_output;     // [E, P]
@@ -106,9 +107,11 @@ struct ModelWeights {
   std::optional<FileIdentity> file;  // that all bytes lie in, mapped; none: they lie elsewhere
   WeightView token_embedding;        // [V, E]
   std::vector<LayerWeights> layers;
-  WeightView output_norm;  // [E] F32
-  WeightView output;       // [V, E]; equal to token_embedding's view when tied
+  WeightView output_norm;       // [E] F32
+  WeightView output_norm_bias;  // [E] F32, optional
+  WeightView output;            // [V, E]; equal to token_embedding's view when tied
   bool tied_output = false;
+  WeightView output_bias;  // [V] F32, optional
   // Where layers have embeddings of their own (P numbers): of all layers together, what is added to these, from the
   // token's embedding, and its norm, of each layer's part by itself.
   WeightView layer_embeddings;       // [V, L*P]

@@ -60,7 +60,11 @@ inline constexpr int32_t kOperationCount = 24;
 [[nodiscard]] constexpr bool of_wide_heads(Operation operation) { return operation >= Operation::Widen; }
 [[nodiscard]] const char* to_string(Operation operation);  // "embed": its kernel is embed_stage
 
-enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3 };
+enum class Epilogue : int32_t { Store = 0, Add = 1, Swiglu = 2, Logits = 3, Activate = 4 };
+// Whether a linear layer writes the rows of the next one, which are blocks of two panels.
+[[nodiscard]] constexpr bool writes_rows(Epilogue epilogue) {
+  return epilogue == Epilogue::Swiglu || epilogue == Epilogue::Activate;
+}
 
 inline constexpr int32_t kNone = -1;  // an offset that is not there
 
@@ -94,6 +98,7 @@ struct NormArgs {
   StageRows out;
   int32_t added_to = kNone, after = kNone;
   int32_t parts = 1;  // of a row of the step, each normed by itself: rows / parts of the step's
+  int32_t bias = kNone;
 };
 struct LinearArgs {
   StageWeight weight[2];
@@ -105,7 +110,7 @@ struct LinearArgs {
 };
 struct RopeArgs {
   int32_t query, key, value, positions, tables, layer;
-  int32_t angles = 0;
+  int32_t angles = 0, query_angles = 0;
   int32_t query_norm, key_norm;
   float epsilon;
 };

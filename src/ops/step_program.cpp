@@ -65,6 +65,10 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   if (shape.local_windows) options += " -D LOCAL_WINDOWS=1";
   if (shape.activation == Activation::Gelu) options += " -D GELU=1";
   if (shape.activation == Activation::ClampedSwiglu) options += " -D CLAMPED_SWIGLU=1";
+  if (shape.activation == Activation::ReluSquared) options += " -D RELU_SQUARED=1";
+  if (!shape.gated_feed_forward) options += " -D UNGATED=1";
+  if (shape.norms_rotated) options += " -D NORM_ROTATED=1";
+  if (shape.mean_norms) options += " -D MEAN_NORMS=1";
   if (shape.attention_softcap > 0.0F) options += fmt::format(" -D ATTENTION_SOFTCAP={:.8e}f", shape.attention_softcap);
   if (shape.logit_softcap > 0.0F) options += fmt::format(" -D LOGIT_SOFTCAP={:.8e}f", shape.logit_softcap);
   return options;
@@ -128,7 +132,8 @@ constexpr int32_t kGroupHeadMax = 256;  // of attention's local memory
 LinearGroups groups_of(const LinearArgs& linear) {
   const bool swiglu = linear.epilogue == Epilogue::Swiglu;
   const bool first = takes_bytes(linear.weight[0].type), second = swiglu ? takes_bytes(linear.weight[1].type) : first;
-  return linear_groups(first && second, !first && !second, panel_count(linear.weight[0].outputs), linear.rows, swiglu);
+  return linear_groups(first && second, !first && !second, panel_count(linear.weight[0].outputs), linear.rows,
+                       writes_rows(linear.epilogue));
 }
 
 // What is left to StepProgram.

@@ -26,7 +26,10 @@ struct KernelShape {
   float attention_scale = 0.0F;  // 0: 1 / sqrt(head_size)
   float attention_softcap = 0.0F, logit_softcap = 0.0F;
   Activation activation = Activation::Silu;
-  bool local_windows = false;  // layers' windows differ: AttentionArgs::window
+  bool gated_feed_forward = true;  // else Epilogue::Activate
+  bool norms_rotated = false;      // heads are normed behind RoPE
+  bool mean_norms = false;         // norms are LayerNorm: NormArgs::bias
+  bool local_windows = false;      // layers' windows differ: AttentionArgs::window
   int32_t rope_pair_count = 0;
   bool rope_interleaved = true;
   int32_t block_token_count = 16;

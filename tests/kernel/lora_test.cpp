@@ -164,16 +164,21 @@ TEST(Lora, SwigluOfRowsThatWereAddedTo) {
     Rng rng(static_cast<uint64_t>(depth));
     std::vector<float> gate = random_numbers(rng, static_cast<size_t>(kRows * depth));
     for (float& number : gate) number *= 20.0F;
-    const std::vector<float> up = random_numbers(rng, gate.size());
+    const auto width = static_cast<size_t>(depth), apart = width + 5;  // rows of `up` lie among others' numbers
+    const std::vector<float> up = random_numbers(rng, kRows * apart);
     Stage stage{.operation = Operation::Swiglu, .items = kRows * ((depth + kSwigluColumns - 1) / kSwigluColumns)};
-    stage.swiglu = {
-        .gate = bench.add_floats(gate), .up = bench.add_floats(up), .depth = depth, .rows = kRows, .out = {}};
+    stage.swiglu = {.gate = bench.add_floats(gate),
+                    .up = bench.add_floats(up),
+                    .up_stride = static_cast<int32_t>(apart),
+                    .depth = depth,
+                    .rows = kRows,
+                    .out = {}};
     stage.swiglu.out.floats = bench.add_poison(gate.size() + 16);
     bench.run({stage});
     const auto out = static_cast<size_t>(stage.swiglu.out.floats);
     for (size_t i = 0; i < gate.size(); ++i) {
       const auto g = static_cast<double>(gate[i]);
-      const double expected = g / (1.0 + std::exp(-g)) * static_cast<double>(up[i]);
+      const double expected = g / (1.0 + std::exp(-g)) * static_cast<double>(up[i / width * apart + i % width]);
       ASSERT_NEAR(static_cast<double>(bench.activations[out + i]), expected, 1e-6 * std::abs(expected) + 1e-7);
     }
     for (size_t i = 0; i < 16; ++i) EXPECT_TRUE(test::StageBench::poisoned(bench.activations[out + gate.size() + i]));

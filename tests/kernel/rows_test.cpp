@@ -16,12 +16,15 @@ class Rows : public testing::TestWithParam<LaunchMode> {
   void SetUp() override {
     if (const char* why = test::why_not_tested(device_.info(), GetParam())) GTEST_SKIP() << why;
   }
-  [[nodiscard]] test::StageBench bench() { return {device_, shape(), 100'000, 1024, GetParam()}; }
+  [[nodiscard]] test::StageBench bench(bool mean_norms = false) {
+    return {device_, shape(mean_norms), 100'000, 1024, GetParam()};
+  }
 
-  [[nodiscard]] static KernelShape shape() {
+  [[nodiscard]] static KernelShape shape(bool mean_norms) {
     return {.head_count = 2,
             .kv_head_count = 1,
             .head_size = 16,
+            .mean_norms = mean_norms,
             .rope_pair_count = 8,
             .block_token_count = 16,
             .kv_type = KvType::F16,
@@ -109,6 +112,56 @@ TEST_P(Rows, NormsHaveTheMeanSquareTakenOut) {
                         1e-5)
                 << "row " << row << " k " << k << (weighted ? " weighted" : "") << (added ? " added" : "");
           }
+        }
+      }
+    }
+  }
+}
+
+// With a bias and without; the mean is far from 0.
+TEST_P(Rows, MeanNormsHaveTheMeanTakenOut) {
+  constexpr int32_t kRows = 3;
+  constexpr float kEpsilon = 1e-3F, kScale = 0.75F;
+  Rng rng(5);
+  const auto numbers = [&](size_t count, double centre) {
+    std::vector<float> made(count);
+    for (float& number : made) number = static_cast<float>(centre + 4.0 * rng.uniform() - 2.0);
+    return made;
+  };
+  for (const int32_t depth : {16, 24, 64, 90, 2880}) {
+    for (const bool biased : {false, true}) {
+      SCOPED_TRACE(depth);
+      const auto width = static_cast<size_t>(depth);
+      const std::vector<float> x = numbers(kRows * width, 5.0), weight = numbers(width, 1.0),
+                               bias = numbers(width, 0.0);
+      test::StageBench bench = this->bench(true);
+      bench.vectors = weight;
+      bench.vectors.insert(bench.vectors.end(), bias.begin(), bias.end());
+      Stage stage{.operation = Operation::Norm, .items = kRows};
+      stage.norm = {.in = bench.add_floats(x),
+                    .rows_from = kNone,
+                    .weight = 0,
+                    .depth = depth,
+                    .epsilon = kEpsilon,
+                    .scale = kScale,
+                    .rows = kRows,
+                    .out = {.floats = bench.add_poison(kRows * width)},
+                    .bias = biased ? depth : kNone};
+      bench.run({stage});
+      for (size_t row = 0; row < kRows; ++row) {
+        const float* const from = &x[row * width];
+        double mean = 0.0, squares = 0.0;
+        for (size_t k = 0; k < width; ++k) mean += static_cast<double>(from[k]) / depth;
+        for (size_t k = 0; k < width; ++k) squares += std::pow(static_cast<double>(from[k]) - mean, 2.0);
+        const double factor = 1.0 / std::sqrt(squares / depth + static_cast<double>(kEpsilon));
+        for (size_t k = 0; k < width; ++k) {
+          const double normed = (static_cast<double>(from[k]) - mean) * factor * static_cast<double>(weight[k]);
+          const double expected =
+              static_cast<double>(kScale) * (normed + (biased ? static_cast<double>(bias[k]) : 0.0));
+          ASSERT_NEAR(
+              static_cast<double>(bench.activations[static_cast<size_t>(stage.norm.out.floats) + row * width + k]),
+              expected, 1e-5)
+              << "row " << row << " k " << k << (biased ? " biased" : "");
         }
       }
     }

@@ -91,6 +91,8 @@ double gated(double gate, double up, Activation kind, bool of_halves) {
     case Activation::ClampedSwiglu:
       gate = std::min(gate, 7.0);
       return (std::clamp(up, -7.0, 7.0) + 1.0) * gate / (1.0 + std::exp(-1.702 * gate));
+    case Activation::ReluSquared:
+      return up * std::pow(std::max(gate, 0.0), 2.0);
   }
   return 0.0;  // not reached
 }
@@ -156,6 +158,8 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     : spec_(model.spec),
       embedding_(matrix(model.weights.token_embedding)),
       output_norm_(vector(model.weights.output_norm)),
+      output_norm_bias_(vector(model.weights.output_norm_bias)),
+      output_bias_(vector(model.weights.output_bias)),
       frequencies_(rope_frequencies(model.spec, vector(rope_factors(model)))) {
   if (spec_.local_rope_base > 0.0F) {
     const int32_t rotated = spec_.local_head_size > 0 ? spec_.local_head_size : spec_.rope_dimension_count;
@@ -170,6 +174,8 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
   for (const LayerWeights& weights : model.weights.layers) {
     Layer layer;
     layer.attention_norm = vector(weights.attention_norm);
+    layer.attention_norm_bias = vector(weights.attention_norm_bias);
+    layer.feed_forward_norm_bias = vector(weights.feed_forward_norm_bias);
     layer.attention_post_norm = vector(weights.attention_post_norm);
     layer.feed_forward_norm = vector(weights.feed_forward_norm);
     layer.feed_forward_post_norm = vector(weights.feed_forward_post_norm);
@@ -285,13 +291,16 @@ ReferenceModel::Vector ReferenceModel::apply(const Linear& linear, const Vector&
   return y;
 }
 
-ReferenceModel::Vector ReferenceModel::norm(const Vector& x, const Vector& weight) const {
+ReferenceModel::Vector ReferenceModel::norm(const Vector& x, const Vector& weight, const Vector& bias) const {
   if (weight.empty()) return x;
+  const auto count = static_cast<double>(x.size());
+  const double mean = spec_.mean_norms ? std::accumulate(x.begin(), x.end(), 0.0) / count : 0.0;
   double squares = 0.0;
-  for (const double number : x) squares += number * number;
-  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + double{spec_.norm_epsilon});
+  for (const double number : x) squares += (number - mean) * (number - mean);
+  const double scale = 1.0 / std::sqrt(squares / count + double{spec_.norm_epsilon});
   Vector y(x.size());
-  for (size_t i = 0; i < x.size(); ++i) y[i] = weight[i] * x[i] * scale;
+  for (size_t i = 0; i < x.size(); ++i) y[i] = weight[i] * (x[i] - mean) * scale;
+  if (!bias.empty()) add(y, bias);
   return y;
 }
 
@@ -354,10 +363,12 @@ ReferenceModel::Vector ReferenceModel::attend(const Layer& layer, const Vector& 
 }
 
 ReferenceModel::Vector ReferenceModel::feed_forward(const FeedForward& weights, const Vector& x) const {
-  Vector gate = apply(weights.gate, x);
-  const Vector up = apply(weights.up, x);
-  for (size_t i = 0; i < gate.size(); ++i) gate[i] = gated(gate[i], up[i], spec_.activation, gelu_of_halves_);
-  return apply(weights.down, gate);
+  const Vector up = apply(weights.up, x), gate = spec_.gated_feed_forward ? apply(weights.gate, x) : up;
+  Vector hidden(up.size());
+  for (size_t i = 0; i < up.size(); ++i) {
+    hidden[i] = gated(gate[i], spec_.gated_feed_forward ? up[i] : 1.0, spec_.activation, gelu_of_halves_);
+  }
+  return apply(weights.down, hidden);
 }
 
 ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector& x) const {
@@ -396,13 +407,19 @@ ReferenceModel::Vector ReferenceModel::attention(size_t index, const Vector& x) 
   Layer& layer = layers_[index];
   const size_t size = layer.head_size;
   Vector query = apply(layer.query, x);
-  norm_heads(query, layer.query_norm, size);
+  if (!spec_.norms_rotated) norm_heads(query, layer.query_norm, size);
   rotate(layer, query, size);
+  if (spec_.temperature_scale > 0.0F) {
+    const int32_t lengths = position_ / spec_.temperature_length;
+    for (double& number : query) number *= 1.0 + double{spec_.temperature_scale} * std::log(1.0 + lengths);
+  }
+  if (spec_.norms_rotated) norm_heads(query, layer.query_norm, size);
   if (layer.kv_layer == index) {
     Vector key = apply(layer.key, x), value = apply(layer.value, x);
-    norm_heads(key, layer.key_norm, size);
+    if (!spec_.norms_rotated) norm_heads(key, layer.key_norm, size);
     if (spec_.norms_values) norm_heads(value, Vector(size, 1.0), size);
     rotate(layer, key, size);
+    if (spec_.norms_rotated) norm_heads(key, layer.key_norm, size);
     layer.keys.push_back(std::move(key));
     layer.values.push_back(std::move(value));
   }
@@ -469,13 +486,15 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   const std::vector<Vector> embeddings = layer_embeddings(id, x);
   for (size_t index = 0; index < layers_.size(); ++index) {
     Layer& layer = layers_[index];
-    const Vector attention_input = norm(x, layer.attention_norm);
+    const Vector before = x, attention_input = norm(x, layer.attention_norm, layer.attention_norm_bias);
     const Vector attended = layer.mixed.weight.rows > 0 ? state_layer(layer, attention_input)
                             : layer.latent.rows > 0     ? latent_attention(layer, attention_input)
                                                         : attention(index, attention_input);
     add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
 
-    const Vector input = norm(x, layer.feed_forward_norm);
+    const bool shared = spec_.parallel_residual && layer.feed_forward_norm.empty();
+    const Vector& read = spec_.parallel_residual ? before : x;
+    const Vector input = shared ? attention_input : norm(read, layer.feed_forward_norm, layer.feed_forward_norm_bias);
     const Vector output = layer.router.rows > 0 ? mixture(layer, input) : feed_forward(layer.dense, input);
     add(x, norm(output, layer.feed_forward_post_norm), double{spec_.residual_scale});
     if (!embeddings.empty()) add_embedding(layer, embeddings[index], x);
@@ -487,8 +506,10 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
 }
 
 ReferenceModel::Vector ReferenceModel::logits_of(const Vector& hidden) const {
-  Vector logits = multiply(output_.rows > 0 ? output_ : embedding_, norm(hidden, output_norm_));
+  const Vector normed = norm(hidden, output_norm_, output_norm_bias_);
+  Vector logits = multiply(output_.rows > 0 ? output_ : embedding_, normed);
   scale_by(logits, spec_.logit_scale);
+  if (!output_bias_.empty()) add(logits, output_bias_);
   for (double& logit : logits) logit = soft_capped(logit, spec_.logit_softcap);
   return logits;
 }
@@ -507,7 +528,7 @@ std::vector<std::vector<double>> ReferenceModel::feed_all(std::span<const TokenI
 
 std::vector<std::vector<double>> ReferenceModel::feed_hidden(std::span<const TokenId> ids) {
   std::vector<std::vector<double>> all;
-  for (const TokenId id : ids) all.push_back(norm(hidden_after(id), output_norm_));
+  for (const TokenId id : ids) all.push_back(norm(hidden_after(id), output_norm_, output_norm_bias_));
   return all;
 }
 

@@ -5,8 +5,9 @@
 //
 //   x = embedding[id] * embedding_scale
 //   per layer:  a = norm(x, attention_norm);  q, k, v = W a + b;  q, k rotated by position (RoPE),
-//               each head of them normed before where the model has weights for it
-//               x += residual_scale * norm(W_o concat_h( sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
+//               each head of them normed before, or behind, where the model has weights for it; q times the temperature
+//               of its position, 1 + scale ln(1 + floor(position / length)) x += residual_scale * norm(W_o concat_h(
+//               sum_j softmax_j(q_h . k_j,g / sqrt(D)) v_j,g ) + b,
 //                    attention_post_norm), g = h / (H/G), 0 <= j <= position, or the layer's last tokens
 //               latent attention  q = W_q a, or W_q norm(W_down a); of each head its first numbers as they are, the
 //               rest
@@ -30,12 +31,16 @@
 //               window in layers with experts instead: p = softmax(W_router f) or sigmoid, chosen: the largest p + b x
 //               += residual_scale * ( sum_chosen w_e expert_e(f) + s expert_shared(f) ), w_e = scale p_e, divided by
 //               the chosen p's sum where they are normed; s = 1, or 1 / (1 + exp(-gate . f))
-//   logits = logit_scale * W_output norm(x, output_norm)
-//   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon); x where there is no w
+//               without a gate W_down( act(W_up f + b) ) + b
+//               side by side with attention f is of x as it is before attention, or a where the layer has no
+//               feed_forward_norm
+//   logits = logit_scale * W_output norm(x, output_norm) + b
+//   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon); x where there is no w; with a mean x - mean(x) is x, and a bias
+//   is added
 //
 // Sources: Touvron et al. 2023 (LLaMA), Su et al. 2021 (RoPE), Zhang and Sennrich 2019 (RMSNorm),
-// Shazeer 2020 (SwiGLU), Ainslie et al. 2023 (GQA), the Llama 3.1 model card's rescaling of RoPE
-// frequencies.
+// Ba et al. 2016 (LayerNorm), Shazeer 2020 (SwiGLU), Ainslie et al. 2023 (GQA), the Llama 3.1 model card's rescaling of
+// RoPE frequencies.
 #pragma once
 
 #include <span>
@@ -91,6 +96,7 @@ class ReferenceModel {
   };
   struct Layer {
     Vector attention_norm, attention_post_norm, feed_forward_norm, feed_forward_post_norm;  // empty: none
+    Vector attention_norm_bias, feed_forward_norm_bias;                                     // likewise
     Vector query_norm, key_norm;                                                            // likewise
     int32_t window = 0;
     size_t head_size = 0, kv_layer = 0;       // kv_layer: whose K and V it attends to
@@ -122,7 +128,7 @@ class ReferenceModel {
   [[nodiscard]] Vector feed_forward(const FeedForward& weights, const Vector& x) const;
   [[nodiscard]] Vector mixture(const Layer& layer, const Vector& x) const;
   static Vector multiply(const Matrix& matrix, const Vector& x);
-  [[nodiscard]] Vector norm(const Vector& x, const Vector& weight) const;
+  [[nodiscard]] Vector norm(const Vector& x, const Vector& weight, const Vector& bias = {}) const;
   void norm_heads(Vector& heads, const Vector& weight, size_t size) const;
   [[nodiscard]] std::vector<Vector> layer_embeddings(TokenId id, const Vector& x) const;  // of each layer; or nothing
   void add_embedding(const Layer& layer, const Vector& embedding, Vector& x) const;
@@ -145,7 +151,7 @@ class ReferenceModel {
   const ModelSpec& spec_;
   Matrix embedding_;
   Matrix output_;  // empty: the embedding
-  Vector output_norm_;
+  Vector output_norm_, output_norm_bias_, output_bias_;
   Matrix layer_embeddings_, layer_projection_;
   Vector layer_projection_norm_;
   Vector frequencies_;        // radians a position of each rotated pair, scaling applied

@@ -40,8 +40,9 @@ class ModelBuilder {
     for (int32_t i = 0; i < model_.predicting_layers; ++i) {
       vector(fmt::format("blk.{}.nextn.enorm.weight", spec_.layer_count + i), spec_.hidden_size, 1.0F);
     }
-    vector(is_of(StateKind::ShortConvolution) ? "token_embd_norm.weight" : "output_norm.weight", spec_.hidden_size,
-           1.0F);
+    const std::string last = is_of(StateKind::ShortConvolution) ? "token_embd_norm" : "output_norm";
+    if (!model_.weightless_norms) norm(last);
+    if (model_.logit_bias) vector("output.bias", spec_.vocabulary_size, 0.0F, 1.0F);
     if (!model_.tied_output) {
       matrix("output.weight", spec_.vocabulary_size, spec_.hidden_size, output_type);
     }
@@ -93,7 +94,9 @@ class ModelBuilder {
     }
     count("rope.dimension_count", spec_.rope_dimension_count);
     if (spec_.sliding_window > 0) count("attention.sliding_window", spec_.sliding_window);
-    writer_.key_f32(key("attention.layer_norm_rms_epsilon"), spec_.norm_epsilon);
+    writer_.key_f32(key(spec_.mean_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"),
+                    spec_.norm_epsilon);
+    if (spec_.architecture == "gptneox") writer_.key_bool(key("use_parallel_residual"), spec_.parallel_residual);
     if (spec_.local_window > 0) {
       count("attention.sliding_window", spec_.local_window);
       count("attention.sliding_window_pattern", spec_.global_every);
@@ -123,7 +126,11 @@ class ModelBuilder {
     if (spec_.embedding_scale != 1.0F) writer_.key_f32(key("embedding_scale"), spec_.embedding_scale);
     if (spec_.residual_scale != 1.0F) writer_.key_f32(key("residual_scale"), spec_.residual_scale);
     if (spec_.attention_scale != 0.0F) writer_.key_f32(key("attention.scale"), spec_.attention_scale);
-    if (spec_.logit_scale != 1.0F) writer_.key_f32(key("logit_scale"), 1.0F / spec_.logit_scale);
+    if (spec_.temperature_scale != 0.0F) writer_.key_f32(key("attention.temperature_scale"), spec_.temperature_scale);
+    const bool multiplied = spec_.architecture == "cohere2";
+    if (spec_.logit_scale != 1.0F) {
+      writer_.key_f32(key("logit_scale"), multiplied ? spec_.logit_scale : 1.0F / spec_.logit_scale);
+    }
     if (is_of(StateKind::Mamba2)) writer_.key_bool(key("rope.scaling.finetuned"), spec_.unrotated_every == 0);
     writer_.key_f32(key("rope.freq_base"), spec_.rope_base);
     const RopeScaling& scaling = spec_.rope_scaling;
@@ -188,19 +195,20 @@ class ModelBuilder {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const int32_t hidden = spec_.hidden_size;
     const int32_t feed_forward = spec_.feed_forward_size_of(layer);
-    if (model_.norms_before) vector(prefix + "attn_norm.weight", hidden, 1.0F);
+    if (model_.norms_before) norm(prefix + "attn_norm");
     if (spec_.attends(layer)) {
       write_attention(prefix, layer);
     } else {
       write_state(prefix);
     }
     if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
-    if (model_.norms_before) {
-      const bool renamed = model_.sinks || is_of(StateKind::DeltaNet);
-      vector(prefix + (renamed ? "post_attention_norm.weight" : "ffn_norm.weight"), hidden, 1.0F);
+    if (model_.norms_before && model_.second_norm) {
+      const bool renamed = model_.sinks || model_.norm_renamed || is_of(StateKind::DeltaNet);
+      norm(prefix + (renamed ? "post_attention_norm" : "ffn_norm"));
     }
     if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
-    if (!model_.joined) linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
+    if (!model_.joined && spec_.gated_feed_forward)
+      linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
     if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
@@ -311,6 +319,12 @@ class ModelBuilder {
 
   void factors(const char* name, const std::vector<float>& numbers) {
     if (!numbers.empty()) writer_.tensor(name, TensorType::F32, {numbers.size()}, numbers);
+  }
+
+  // Of hidden states.
+  void norm(const std::string& name) {
+    vector(name + ".weight", spec_.hidden_size, 1.0F);
+    if (model_.norm_bias) vector(name + ".bias", spec_.hidden_size, 0.0F);
   }
 
   void linear(const std::string& name, int32_t rows, int32_t columns, bool bias) {
@@ -512,6 +526,62 @@ void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {
   query_key_value_bias = attention_output_bias = sinks = true;
   spec.rope_scaling = {
       .kind = RopeScaling::Kind::Yarn, .factor = 32.0F, .original_context_length = 64, .magnitude = 1.3466F};
+}
+
+void SyntheticModel::make_exaone4() {
+  spec.architecture = "exaone4";
+  spec.rope_style = RopeStyle::HalfSplit;
+  norms_before = false;
+  norms_behind = query_key_norm = true;
+  spec.layer_count = 5;
+  spec.local_window = 70;
+  spec.global_every = spec.unrotated_every = 3;
+}
+
+void SyntheticModel::make_ministral3() {
+  spec.architecture = "mistral3";
+  spec.rope_scaling = {.kind = RopeScaling::Kind::Yarn, .factor = 4.0F, .original_context_length = 100};
+  spec.temperature_scale = 0.5F;
+  spec.temperature_length = 100;
+}
+
+void SyntheticModel::make_gpt_neox(bool parallel) {
+  spec.architecture = "gptneox";
+  spec.rope_style = RopeStyle::HalfSplit;
+  spec.rope_dimension_count = 8;
+  spec.norm_epsilon = 1e-3F;
+  spec.mean_norms = norm_bias = true;
+  spec.gated_feed_forward = false;
+  spec.parallel_residual = parallel;
+  query_key_value_bias = attention_output_bias = feed_forward_bias = true;
+}
+
+void SyntheticModel::make_phi2() {
+  make_gpt_neox(true);
+  spec.architecture = "phi2";
+  second_norm = false;
+  logit_bias = true;
+}
+
+void SyntheticModel::make_nemotron() {
+  make_gpt_neox(false);
+  spec.architecture = "nemotron";
+}
+
+void SyntheticModel::make_cohere2() {
+  spec.architecture = "cohere2";
+  spec.mean_norms = spec.parallel_residual = true;
+  second_norm = false;
+  spec.logit_scale = 0.25F;
+  spec.layer_count = 5;
+  spec.local_window = 70;
+  spec.global_every = spec.unrotated_every = 3;
+}
+
+void SyntheticModel::make_olmo() {
+  spec.architecture = "olmo";
+  spec.mean_norms = weightless_norms = true;
+  norms_before = false;
 }
 
 GgufWriter build_model(const SyntheticModel& model) { return ModelBuilder(model).build(); }

@@ -27,6 +27,10 @@ struct SyntheticModel {
   bool feed_forward_bias = false;
   bool query_key_norm = false;
   bool norms_before = true, norms_behind = false;  // attention and feed-forward
+  bool second_norm = true;                         // the feed-forward has one of its own
+  bool norm_bias = false, logit_bias = false;      // of norms of hidden states; of the output layer
+  bool weightless_norms = false;                   // these are there, without tensors (norms_before is false)
+  bool norm_renamed = false;                       // the feed-forward's is called post_attention_norm
   bool joined = false;                             // attn_qkv, and ffn_up with the gate's rows
   bool choice_bias = false, shared_gate = false;   // of mixtures of experts (spec.expert_count > 0)
   bool joined_heads = false;        // attn_kv_b in the place of attn_k_b and attn_v_b, and its keys (spec.is_latent())
@@ -65,6 +69,28 @@ struct SyntheticModel {
 
   // As gpt-oss: sinks, biases all over, windows in each second of 4 layers, YaRN.
   void make_gpt_oss(int32_t experts, int32_t used);
+
+  // As EXAONE 4 32B: norms behind alone, normed heads, windows in layers that rotate heads, two of three.
+  void make_exaone4();
+
+  // As Ministral 3: YaRN, queries with a temperature from 100 tokens on.
+  void make_ministral3();
+
+  // As Pythia: norms with a mean and a bias, GELU without a gate, biases all over, feed-forward beside attention or
+  // not.
+  void make_gpt_neox(bool parallel);
+
+  // As Phi 2: like Pythia, but both read what one norm gives; the logits have a bias, too.
+  void make_phi2();
+
+  // As Nemotron: like Pythia, but ReLU squared, one after the other.
+  void make_nemotron();
+
+  // As Command R7B: norms with a mean and no bias, both side by side behind one, windows as EXAONE 4.
+  void make_cohere2();
+
+  // As OLMo 1: norms with a mean and no weights.
+  void make_olmo();
 
   // llama, 2 layers, E 64, F 96, 4 heads of 16 over 2 KV heads, 300 tokens.
   [[nodiscard]] static ModelSpec small_spec();

@@ -67,10 +67,22 @@ TEST(Embedding, OfWhichTokensIsWhatTheModelsFileStates) {
   });
 }
 
-TEST(Embedding, IsWhatTheReferenceComputes) {
-  const LoadedModel model = load_model(kDemoModel);
+// Of the demo model, and of one whose last norm takes the mean out and adds a bias.
+class Embeddings : public testing::TestWithParam<bool> {};
+
+TEST_P(Embeddings, AreWhatTheReferenceComputes) {
+  RuntimeOptions options = embedding_options();
+  const TempFolder folder;
+  if (GetParam()) {
+    SyntheticModel biased;
+    biased.make_gpt_neox(true);
+    biased.spec.vocabulary_size = 920;
+    biased.with_vocabulary = true;
+    options.model = folder.write("m.gguf", build_model(biased).bytes());
+  }
+  const LoadedModel model = load_model(options.model);
   ReferenceModel reference(model);
-  Runtime runtime(embedding_options());
+  Runtime runtime(options);
   for (const int32_t length : {1, 2, 16, 17, 63, 200}) {
     SCOPED_TRACE(length);
     const std::vector<TokenId> prompt = prompt_of(length);
@@ -118,6 +130,8 @@ TEST(Embedding, NeedsAllRowsOfLayersThatShareKAndV) {
     EXPECT_NEAR(embedding[i], mean, 4e-3) << i;
   }
 }
+INSTANTIATE_TEST_SUITE_P(Models, Embeddings, testing::Bool(),
+                         [](const auto& test) { return test.param ? "MeanNorms" : "Demo"; });
 
 TEST(Embedding, TellsWhatOfThePromptWasStored) {
   Runtime runtime(embedding_options());

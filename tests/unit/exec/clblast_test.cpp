@@ -46,16 +46,19 @@ std::vector<std::vector<float>> logits_of(const LoadedModel& model, const Clblas
 
 TEST(ClblastModel, GivesTheBitsOfTheOwnKernels) {
   if (!Clblast::available()) GTEST_SKIP() << "libclblast.so.1 is not installed";
-  for (const TensorType type : {TensorType::F16, TensorType::BF16, TensorType::Q8_0}) {
-    test::SyntheticModel synthetic;
-    synthetic.matrix_type = type;
-    synthetic.spec.vocabulary_size = 37;
-    synthetic.query_key_value_bias = true;
-    const test::TempFolder folder;
-    const LoadedModel model = load_model(folder.write("model.gguf", test::build_model(synthetic).bytes()));
-    const auto expected = logits_of(model, {}, 64);
-    EXPECT_EQ(logits_of(model, {.from_rows = 1}, 64), expected) << static_cast<int>(type);
-    EXPECT_EQ(logits_of(model, {.from_rows = 5}, 9), expected) << static_cast<int>(type);
+  for (const bool gated : {true, false}) {
+    for (const TensorType type : {TensorType::F16, TensorType::BF16, TensorType::Q8_0}) {
+      test::SyntheticModel synthetic;
+      if (!gated) synthetic.make_gpt_neox(true);
+      synthetic.matrix_type = type;
+      synthetic.spec.vocabulary_size = 37;
+      synthetic.query_key_value_bias = true;
+      const test::TempFolder folder;
+      const LoadedModel model = load_model(folder.write("model.gguf", test::build_model(synthetic).bytes()));
+      const auto expected = logits_of(model, {}, 64);
+      EXPECT_EQ(logits_of(model, {.from_rows = 1}, 64), expected) << static_cast<int>(type);
+      EXPECT_EQ(logits_of(model, {.from_rows = 5}, 9), expected) << static_cast<int>(type);
+    }
   }
 }
 

@@ -237,6 +237,16 @@ struct Case {
 void gemma2(test::SyntheticModel& model) { model.make_gemma(2); }
 void gemma3(test::SyntheticModel& model) { model.make_gemma(3); }
 void gemma4(test::SyntheticModel& model) { model.make_gemma4(); }
+void exaone4(test::SyntheticModel& model) { model.make_exaone4(); }
+void gpt_neox(test::SyntheticModel& model) { model.make_gpt_neox(true); }
+void phi2(test::SyntheticModel& model) { model.make_phi2(); }
+void nemotron(test::SyntheticModel& model) { model.make_nemotron(); }
+void cohere2(test::SyntheticModel& model) { model.make_cohere2(); }
+void hunyuan(test::SyntheticModel& model) {
+  model.spec.architecture = "hunyuan-dense";
+  model.query_key_norm = true;
+}
+void ministral3(test::SyntheticModel& model) { model.make_ministral3(); }
 void experts(test::SyntheticModel& model) { model.make_mixture(8, 3, false); }
 void gpt_oss(test::SyntheticModel& model) { model.make_gpt_oss(8, 3); }
 void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
@@ -269,7 +279,8 @@ class Determinism : public testing::TestWithParam<Case> {
     for (int32_t i = 0; i < GetParam().adapters; ++i) {
       const std::string name = "adapter" + std::to_string(i);
       test::SyntheticAdapter adapter{.rank = i == 0 ? 5 : 33, .seed = static_cast<uint64_t>(i) + 1};
-      if (synthetic.spec.expert_count > 0) adapter.targets.resize(kAttentionTargetCount);
+      if (synthetic.spec.expert_count > 0 || !synthetic.spec.gated_feed_forward)
+        adapter.targets.resize(kAttentionTargetCount);
       adapters_->load(name, folder_.write(name, test::build_adapter(adapter, model_->spec).bytes()));
       leases_.push_back(adapters_->lease(name));
     }
@@ -509,6 +520,18 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Gemma4Floats", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 0, gemma4},
                     Case{"Gemma4Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 0, gemma4},
                     Case{"Gemma4Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, gemma4},
+                    Case{"UnrotatedGlobalsGroups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 0, exaone4},
+                    Case{"GptNeox", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2, gpt_neox},
+                    Case{"GptNeoxGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, gpt_neox},
+                    Case{"GptNeoxFusedGroups", TensorType::F16, KvType::F16, LaunchMode::FusedGroups, 0, 0, gpt_neox},
+                    Case{"Phi2", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 0, phi2},
+                    Case{"Phi2Groups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 0, phi2},
+                    Case{"NemotronGroups", TensorType::Q4_0, KvType::F16, LaunchMode::Groups, 0, 0, nemotron},
+                    Case{"Cohere2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 2, cohere2},
+                    Case{"Cohere2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, cohere2},
+                    Case{"Cohere2FusedGroups", TensorType::F16, KvType::F16, LaunchMode::FusedGroups, 0, 0, cohere2},
+                    Case{"HunyuanGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, hunyuan},
+                    Case{"TemperatureGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, ministral3},
                     Case{"Experts", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 0, experts},
                     Case{"ExpertsStages", TensorType::Q4_0, KvType::F16, LaunchMode::Stages, 0, 0, experts},
                     Case{"ExpertsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, experts},

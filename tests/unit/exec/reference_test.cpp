@@ -349,6 +349,42 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.12},
+                    Kind{"NormedRotatedHeads",
+                         [](test::SyntheticModel& m) {
+                           m.spec.architecture = "hunyuan-dense";
+                           m.query_key_norm = true;
+                         }},
+                    Kind{"GptNeox", [](test::SyntheticModel& m) { m.make_gpt_neox(true); }},
+                    Kind{"GptNeoxSequential",
+                         [](test::SyntheticModel& m) {
+                           m.make_gpt_neox(false);
+                           m.matrix_type = TensorType::F16;
+                         }},
+                    Kind{"GptNeoxOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_gpt_neox(true);
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.12, KvType::I16},
+                    Kind{"GptNeoxOfOddSizes",
+                         [](test::SyntheticModel& m) {
+                           m.make_gpt_neox(true);
+                           m.spec.hidden_size = 60;
+                           m.spec.feed_forward_size = 172;
+                           m.spec.vocabulary_size = 301;
+                         }},
+                    Kind{"Phi2", [](test::SyntheticModel& m) { m.make_phi2(); }},
+                    Kind{"Nemotron", [](test::SyntheticModel& m) { m.make_nemotron(); }},
+                    Kind{"Cohere2", [](test::SyntheticModel& m) { m.make_cohere2(); }},
+                    Kind{"Cohere2OfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_cohere2();
+                           m.matrix_type = TensorType::Q4_0;
+                         },
+                         0.12, KvType::I16},
+                    Kind{"Olmo", [](test::SyntheticModel& m) { m.make_olmo(); }},
+                    Kind{"UnrotatedGlobals", [](test::SyntheticModel& m) { m.make_exaone4(); }},
+                    Kind{"Temperature", [](test::SyntheticModel& m) { m.make_ministral3(); }},
                     Kind{"LinearScaling",
                          [](test::SyntheticModel& m) {
                            m.spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 4.0F};

@@ -93,7 +93,7 @@ bool loads(const std::string& path) {
     EXPECT_NE(error.code(), ErrorCode::Internal) << message;
     EXPECT_EQ(message.find(path), 0U) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    EXPECT_LT(message.size(), path.size() + 400) << message;
+    EXPECT_LT(message.size(), path.size() + 800) << message;
     return false;
   }
 }

@@ -42,7 +42,7 @@ __kernel void finish_linear(MEMORY_PARAMETERS, int index, int first, int panels,
     const size_t at = (size_t)row * panels + pair + p;
     result[p] = vload16(at, y) + bias_of(&memory, args->bias[0], first + pair + p);
     if (swiglu) result[p] = gated_16(result[p], vload16(at, up) + bias_of(&memory, args->bias[1], first + pair + p));
-    if (ACTIVATES(args)) result[p] = gated_16(result[p], 1.0f);
+    if (ACTIVATES(args)) result[p] = gated_16(result[p], (float16)(1.0f));
   }
   if (swiglu || ACTIVATES(args)) {
     write_block(memory.act, &args->out, args->rows, row, column, outputs, result[0], result[1]);

@@ -123,7 +123,7 @@ static void linear_panels(const Memory* memory, const Product* product, int begi
           const int column = (first + p) * 16, stride = product->out_stride;
           const float16 bias = bias_of(memory, bias_a, panel + p);
           if (activates) {
-            for (int r = 0; r < rows; r++) result[p][r] = gated_16(result[p][r] + bias, 1.0f);
+            for (int r = 0; r < rows; r++) result[p][r] = gated_16(result[p][r] + bias, (float16)(1.0f));
             continue;
           }
           __global float* out = memory->act + product->out->floats + product->out_at + (size_t)row0 * stride + column;

@@ -116,6 +116,26 @@ TEST(AdapterStore, LogitsAreThoseOfMergedWeights) {
   EXPECT_LT(distance(world.logits(0), plain), 1e-5);
 }
 
+// Where the feed-forward reads what attention reads; where it has no gate, of attention alone.
+TEST(AdapterStore, ChangeLayersWhoseFeedForwardIsBesideAttention) {
+  for (const bool gated : {true, false}) {
+    SCOPED_TRACE(gated);
+    test::SyntheticModel model;
+    test::SyntheticAdapter adapter{.rank = 8, .seed = 4};
+    if (gated) {
+      model.make_cohere2();
+    } else {
+      model.make_gpt_neox(true);
+      adapter.targets.resize(kAttentionTargetCount);
+    }
+    AdapterWorld world(model, 1);
+    const auto held = world.load("a", adapter);
+    const std::vector<float> found = world.logits(held.id());
+    EXPECT_LT(distance(found, world.truth({adapter})), 1e-5);
+    EXPECT_GT(distance(found, world.truth({})), 0.01);
+  }
+}
+
 // Where a norm follows, the products are added before it.
 TEST(AdapterStore, AreNormedWithWhatTheyAreAddedTo) {
   test::SyntheticModel gemma;

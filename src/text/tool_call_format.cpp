@@ -22,9 +22,9 @@ constexpr std::string_view kName = "probe_function";
 constexpr std::string_view kKey = "probe_key", kValue = "probe_value";
 constexpr std::string_view kArguments = R"({"probe_key": "probe_value"})";
 constexpr std::string_view kOtherKey = "probe_number", kOtherValue = "271828";
-constexpr std::string_view kFlagKey = "probe_flag";
+constexpr std::string_view kFlagKey = "probe_truth";
 constexpr std::string_view kThreeArguments =
-    R"({"probe_key": "probe_value", "probe_number": 271828, "probe_flag": true})";
+    R"({"probe_key": "probe_value", "probe_number": 271828, "probe_truth": true})";
 constexpr std::string_view kResult = "probe_result";
 constexpr std::string_view kAnswer = "probe_answer";
 constexpr std::string_view kSystem = "probe_system";
@@ -261,37 +261,47 @@ class Probe {
     return read && !trimmed(format.end).empty() ? std::optional(format) : std::nullopt;
   }
 
-  // Also finds out whether the calls are counted.
+  // Also finds out whether the calls are counted, before their names or behind.
   void find_separator_of_names(ToolCallFormat& format) const {
     format.separator.clear();
     const std::string written = written_arguments(format);
-    const auto call = [&](std::string_view middle) { return std::string(kName).append(middle).append(written); };
-    const std::string first = format.begin + call(format.middle);
-    const std::optional<std::string> body = body_of(2);
-    const size_t name = body && body->starts_with(first) ? body->find(kName, first.size()) : std::string::npos;
-    const size_t arguments = name == std::string::npos ? name : body->find(written, name);
-    if (arguments != std::string::npos) {
-      const std::string separator = body->substr(first.size(), name - first.size());
-      const std::string middle = body->substr(name + kName.size(), arguments - name - kName.size());
-      const std::optional<size_t> index = index_place(format.middle, middle);
-      std::string third = middle;
-      if (index) ++third[*index];
-      const std::optional<std::string> three = body_of(3);
-      const bool repeats = (index || middle == format.middle) && three &&
-                           three->starts_with(first + separator + call(middle) + separator + call(third));
-      if (repeats) format.separator = separator;
-      if (repeats && index) format.middle.replace(*index, 1, kCallIndexMark);
+    const std::optional<std::string> three = body_of(3);
+    const auto parts = three ? texts_around(*three, {kName, written, kName, written, kName, written}) : std::nullopt;
+    if (!parts || (*parts)[0] != format.begin || (*parts)[1] != format.middle) return;
+    std::string separator = (*parts)[2];
+    const std::string &middle = (*parts)[3], &next_separator = (*parts)[4], &next_middle = (*parts)[5];
+    if (separator != next_separator) {
+      const std::optional<size_t> index = index_place(separator, next_separator);
+      if (!index) return;
+      const std::string behind = separator.substr(*index + 1);
+      const std::string counted = static_cast<char>(separator[*index] - 1) + behind;
+      if (!format.begin.ends_with(counted)) return;
+      format.begin.replace(format.begin.size() - counted.size(), 1, kCallIndexMark);
+      separator.replace(*index, 1, kCallIndexMark);
     }
+    if (middle != format.middle || middle != next_middle) {
+      const std::optional<size_t> index = index_place(format.middle, middle);
+      if (!index || index_place(middle, next_middle) != index) return;
+      format.middle.replace(*index, 1, kCallIndexMark);
+    }
+    format.separator = separator;
   }
 
-  // Where calls end a turn with another mark than answers do, or with none, the last one ends as each does. Whether
-  // that tells the end: all brackets are closed.
-  static bool ends_calls(ToolCallFormat& format) {
+  // Where calls end a turn with another mark than answers do, or with none, the last one ends as each does, if that
+  // closes all brackets, or else as calls do that nothing follows.
+  [[nodiscard]] bool ends_calls(ToolCallFormat& format) const {
     if (format.end.find(kResult) == format.end.npos) return true;
-    format.end.resize(common_length(format.separator, format.end));
-    const std::string whole = format.begin + format.middle + format.end;
-    return !format.end.empty() && std::ranges::count(whole, '{') == std::ranges::count(whole, '}') &&
-           std::ranges::count(whole, '[') == std::ranges::count(whole, ']');
+    const std::optional<std::string> last = body_of(1, kArguments, false);
+    const auto parts = last ? texts_around(*last, {kName, written_arguments(format)}) : std::nullopt;
+    const std::string followed = std::exchange(format.end, "");
+    for (const std::string& other : {format.separator, parts ? parts->back() : ""}) {
+      format.end = followed.substr(0, common_length(other, followed));
+      const std::string whole = format.begin + format.middle + format.end;
+      const bool closes = std::ranges::count(whole, '{') == std::ranges::count(whole, '}') &&
+                          std::ranges::count(whole, '[') == std::ranges::count(whole, ']');
+      if (closes && !format.end.empty()) return true;
+    }
+    return false;
   }
 
   // What stands between two calls; empty: the template writes one only.
@@ -320,7 +330,8 @@ class Probe {
 
   // What an answer of so many calls is, up to the end of its turn; where that is not there, the calls' results are,
   // too.
-  [[nodiscard]] std::optional<std::string> body_of(int count, std::string_view arguments = kArguments) const {
+  [[nodiscard]] std::optional<std::string> body_of(int count, std::string_view arguments = kArguments,
+                                                   bool results = true) const {
     Json messages = Json::array({message("user", "probe")});
     const std::optional<std::string> asked = render(messages, false), prompt = render(messages, true);
     Json answer = message("assistant", "");
@@ -334,7 +345,7 @@ class Probe {
     }
     messages.push_back(std::move(answer));
     // With results, so that it is no last message, which some templates treat otherwise.
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; results && i < count; ++i) {
       messages.push_back(message("tool", kResult));
       messages.back()["tool_call_id"] = kCallIdMark;
       messages.back()["name"] = kName;
@@ -472,7 +483,7 @@ bool ToolCallFormat::has_ids() const {
 }
 
 std::string ToolCallFormat::begin_mark() const {
-  const size_t json = std::min(begin.find('{'), begin.find(kCallIdMark));
+  const size_t json = std::min({begin.find('{'), begin.find(kCallIdMark), begin.find(kCallIndexMark)});
   const std::string_view before = std::string_view(begin).substr(0, json);
   const std::string_view mark = trimmed(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1));
   const bool has_tags = elements && mark.starts_with('<') && mark.find('>') != mark.npos;

@@ -54,6 +54,9 @@ std::string instruction(const ToolCallFormat& format) {
       arguments = as->string_middle == as->middle ? element(as->middle, "VALUE")
                                                   : element(as->string_middle, "STRING") + element(as->middle, "JSON");
       arguments += "...";
+    } else if (const auto& member = format.members) {
+      arguments = "PARAMETER" + member->middle + member->quote + "STRING" + member->quote + member->separator +
+                  "PARAMETER" + member->middle + "VALUE" + member->separator + "...";
     }
     for (const FormPart& part : parts_of(format.begin + "NAME" + format.middle + arguments + format.end)) {
       form += part.text;
@@ -180,9 +183,11 @@ bool read_elements(const std::string& head, const std::string& between, const st
 
 // How a template writes kArguments.
 std::string written_arguments(const ToolCallFormat& format) {
-  if (!format.elements) return std::string(kArguments);
-  const ElementForm& as = *format.elements;
-  return std::string(as.open).append(kKey).append(as.string_middle).append(kValue).append(as.close);
+  if (const auto& as = format.elements)
+    return std::string(as->open).append(kKey).append(as->string_middle).append(kValue).append(as->close);
+  if (const auto& as = format.members)
+    return std::string(kKey).append(as->middle).append(as->quote).append(kValue).append(as->quote);
+  return std::string(kArguments);
 }
 
 class Probe {
@@ -231,7 +236,7 @@ class Probe {
     format.from_template = true;
     const size_t name = body->find(kName);
     const size_t arguments = body->find(kArguments, name == body->npos ? name : name + kName.size());
-    if (arguments == body->npos) return with_elements(std::move(format));
+    if (arguments == body->npos) return with_parts(std::move(format));
     const size_t behind = arguments + kArguments.size();
     format.begin = body->substr(0, name);
     format.middle = body->substr(name + kName.size(), arguments - name - kName.size());
@@ -239,26 +244,49 @@ class Probe {
     return format;
   }
 
-  // The same where the arguments are elements: by calls with none, and with three of them.
-  [[nodiscard]] std::optional<ToolCallFormat> with_elements(ToolCallFormat format) const {
+  // The same where the arguments are elements or members: by calls with none, and with three of them.
+  [[nodiscard]] std::optional<ToolCallFormat> with_parts(ToolCallFormat format) const {
     const std::optional<std::string> none = body_of(1, "{}"), three = body_of(1, kThreeArguments);
     if (!none || !three) return std::nullopt;
     const auto empty = texts_around(*none, {kName});
     const auto parts = texts_around(*three, {kName, kKey, kValue, kOtherKey, kOtherValue, kFlagKey});
     if (!empty || !parts) return std::nullopt;
     const auto &begin = (*parts)[0], &string_middle = (*parts)[2], &middle = (*parts)[4], &rest = parts->back();
-    const std::string& between = (*parts)[3];
+    const std::string &between = (*parts)[3], &plain_between = (*parts)[5];
     const bool python = rest.starts_with(middle + "True");
-    const bool alike = (*empty)[0] == begin && (*parts)[5] == between;
-    const bool tells_strings = !middle.ends_with(string_middle) && !string_middle.ends_with(middle);
-    if (!alike || (string_middle != middle && !tells_strings) || !(python || rest.starts_with(middle + "true")))
-      return std::nullopt;
+    if ((*empty)[0] != begin || !(python || rest.starts_with(middle + "true"))) return std::nullopt;
     format.begin = begin;
+    const std::string tail = rest.substr(middle.size() + std::string_view("true").size());
+    if (between != plain_between) {
+      const std::string quote = string_middle.substr(std::min(middle.size(), string_middle.size()));
+      format.members = {.middle = middle, .separator = plain_between, .quote = quote, .python_words = python};
+      format.middle = (*parts)[1];
+      format.end = tail;
+      const bool read = string_middle == middle + quote && between == quote + plain_between && has_members(format) &&
+                        empty->back() == format.middle + format.end;
+      return read ? std::optional(format) : std::nullopt;
+    }
+    const bool tells_strings = !middle.ends_with(string_middle) && !string_middle.ends_with(middle);
+    if (string_middle != middle && !tells_strings) return std::nullopt;
     format.elements = {
         .open = "", .string_middle = string_middle, .middle = middle, .close = "", .python_words = python};
-    const std::string tail = rest.substr(middle.size() + std::string_view("true").size());
     const bool read = read_elements((*parts)[1], between, tail, empty->back(), format);
     return read && !trimmed(format.end).empty() ? std::optional(format) : std::nullopt;
+  }
+
+  // Whether members between those texts can be told apart, and are written within objects as MemberForm says.
+  [[nodiscard]] bool has_members(const ToolCallFormat& format) const {
+    const MemberForm& as = *format.members;
+    const bool braces = format.middle.ends_with('{') && format.end.starts_with('}');
+    const bool parentheses = format.middle.ends_with('(') && format.end.starts_with(')');
+    const bool marks = (as.middle == ":" || as.middle == "=") && trimmed(as.separator) == "," && !as.quote.empty();
+    if (!(braces || parentheses) || !marks) return false;
+    const std::string_view inner = R"({"probe_key": {"probe_name": "probe_value"}})";
+    const std::optional<std::string> text = body_of(1, inner);
+    const auto parts = text ? texts_around(*text, {kKey, "probe_name", kValue}) : std::nullopt;
+    if (!parts) return false;
+    return as.has_long_quote() ? (*parts)[1] == as.middle + "{" && (*parts)[2] == ":" + as.quote
+                               : as.quote == "'" || as.quote == "\"";
   }
 
   // Also finds out whether the calls are counted, before their names or behind.
@@ -491,6 +519,7 @@ std::string ToolCallFormat::begin_mark() const {
 }
 
 std::string ToolCallFormat::call_end() const {
+  if (members) return end.substr(0, 1);
   if (!elements) return "";
   const auto differs = static_cast<size_t>(std::ranges::mismatch(separator, end).in2 - end.begin());
   const std::string common = separator.empty() ? end : end.substr(0, differs);
@@ -515,6 +544,7 @@ ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const Ch
 std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary) {
   std::vector<std::string> texts = {format.begin, format.middle, format.separator, format.end, "<|python_tag|>"};
   if (const auto& as = format.elements) texts.insert(texts.end(), {as->open, as->string_middle, as->middle, as->close});
+  if (const auto& as = format.members) texts.push_back(as->quote);
   return control_tokens_in(texts, vocabulary);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 // Files often state only one of the tokens that end an answer, and not always as control tokens; llama.cpp goes by such
 // names, too.
-constexpr std::array<std::string_view, 14> kEndNames = {"<|im_end|>",
+constexpr std::array<std::string_view, 18> kEndNames = {"<|im_end|>",
                                                         "<|endoftext|>",
                                                         "<|eot_id|>",
                                                         "<|end|>",
@@ -28,6 +28,10 @@ constexpr std::array<std::string_view, 14> kEndNames = {"<|im_end|>",
                                                         "_<EOT>",
                                                         "[EOT]",
                                                         "<end_of_utterance>",
+                                                        "<turn|>",
+                                                        "<|tool_response>",
+                                                        "<|calls|>",
+                                                        "[e~[",
                                                         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
 
 bool is_end_name(std::string_view text) { return std::ranges::find(kEndNames, text) != kEndNames.end(); }

@@ -167,6 +167,7 @@ struct ModelSpec {
   [[nodiscard]] int32_t local_layer_count() const {
     return local_window > 0 ? layer_count - layer_count / global_every : 0;
   }
+  [[nodiscard]] double local_share() const { return static_cast<double>(local_layer_count()) / layer_count; }
   [[nodiscard]] int32_t stateful_layer_count() const { return layer_count - attention_layer_count(); }
   // Its place among its kind: of those that attend, or of the others.
   [[nodiscard]] int32_t place_of(int32_t layer) const {

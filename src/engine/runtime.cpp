@@ -362,6 +362,7 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
          config.max_model_len, longest, block_count, options_.block_size);
   }
   config.sliding_window = spec_.sliding_window;
+  config.local_share = spec_.local_share();
   config.has_state = spec_.has_state();
   config.max_loras = options_.max_loras;
   config.validate(longest);
@@ -393,6 +394,8 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"query_length", spec_.head_count * spec_.head_size},
                 {"context_length", spec_.context_length},
                 {"sliding_window", spec_.sliding_window},
+                {"local_window", spec_.local_window},
+                {"local_share", spec_.local_share()},
                 {"pooling", spec_.pooling}}},
               {"draft_model", draft},
               {"tokenizer", tokenizer},

@@ -34,7 +34,7 @@ class KvBlocks {
     int32_t block_count = 0;
     int32_t block_token_count = 16;
     bool prefix_caching = true;
-    int32_t local_window = 0;                             // ModelSpec's, where local layers have slots
+    int32_t local_window = 0;                             // ModelSpec's
     int32_t local_slots = 0;                              // 0: K and V of all layers lie in the blocks
     std::optional<uint64_t> shuffle_seed = std::nullopt;  // see BlockPool
   };

@@ -188,6 +188,8 @@ LiveEngine::LiveEngine(EngineFlags& flags)
   unmeasured_profile_ = {.description = model_ + " on " + device_,
                          .kv_bytes_per_token = info.at("memory").at("kv_bytes_per_token"),
                          .sliding_window = info.at("model").at("sliding_window"),
+                         .local_window = info.at("model").at("local_window"),
+                         .local_share = info.at("model").at("local_share"),
                          .layers = info.at("model").at("layers"),
                          .hidden_bytes = sizeof(float) * info.at("model").at("embedding_length").get<double>()};
   vocabulary_size_ = info.at("model").at("vocabulary_size");

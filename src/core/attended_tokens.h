@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace inflight {
@@ -20,6 +21,21 @@ namespace inflight {
   // Those whose window reaches back to position 0 see position + 1 tokens, the others the whole window.
   const int32_t growing = std::clamp(sliding_window - computed, 0, count);
   return int64_t{growing} * computed + int64_t{growing} * (growing + 1) / 2 + int64_t{count - growing} * sliding_window;
+}
+
+// What a model's layers see (ModelSpec).
+struct AttentionWindows {
+  int32_t sliding_window = 0;  // in all layers
+  int32_t local_window = 0;    // in local layers, where there are any
+  double local_share = 0.0;    // of the layers, that are local; 0: there are none
+};
+
+// The mean over the layers, to the next whole number.
+[[nodiscard]] inline int64_t attended_tokens(int32_t computed, int32_t count, const AttentionWindows& windows) {
+  const int64_t pairs = attended_tokens(computed, count, windows.sliding_window);
+  if (windows.local_share == 0.0) return pairs;
+  const int64_t unseen = pairs - attended_tokens(computed, count, windows.local_window);
+  return pairs - std::llround(windows.local_share * static_cast<double>(unseen));
 }
 
 }  // namespace inflight

@@ -188,6 +188,10 @@ struct ModelSpec {
     return static_cast<int32_t>(std::count(stateful.begin(), stateful.begin() + (stateful.empty() ? 0 : end), true));
   }
   [[nodiscard]] int32_t stateful_layer_count() const { return stateful_layer_count(layer_count); }
+  // Of all layers, those that are local.
+  [[nodiscard]] double local_share() const {
+    return local_window > 0 ? 1.0 - static_cast<double>(layer_count / global_every) / layer_count : 0.0;
+  }
   // Layers that every token of a prompt goes through.
   [[nodiscard]] int32_t prompt_layer_count() const {
     return first_sharing_layer > 0 ? first_sharing_layer : layer_count;

@@ -14,6 +14,7 @@
 #include "base/memory_limit.h"
 #include "base/quote.h"
 #include "device/program.h"
+#include "engine/describe_text.h"
 #include "engine/queue_limits.h"
 #include "exec/cl_executor.h"
 #include "exec/memory_plan.h"
@@ -360,63 +361,12 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
          config.max_model_len, longest, block_count, options_.block_size);
   }
   config.sliding_window = spec_.sliding_window;
+  config.local_share = spec_.local_share();
   config.has_state = spec_.has_state();
   config.max_loras = options_.max_loras;
   config.validate(longest);
   config.warn_of_no_effect();
 }
-
-namespace {
-
-// With the names of Hugging Face's tokenizer_config.json; null for a model that knows token ids only.
-// chat_template: "" = none.
-Json describe_tokenizer(const Tokenizer* tokenizer, const std::string& chat_template) {
-  if (tokenizer == nullptr) return nullptr;
-  const Vocabulary& vocabulary = tokenizer->vocabulary();
-  const auto text = [&](std::optional<TokenId> token) { return token ? Json(vocabulary.text(*token)) : Json(nullptr); };
-  const bool bytes = vocabulary.kind() == VocabularyKind::ByteLevelBpe;
-  return {{"tokenizer_class", bytes ? "GPT2Tokenizer" : "LlamaTokenizer"},
-          {"bos_token", text(vocabulary.bos())},
-          {"eos_token", text(vocabulary.eos())},
-          {"unk_token", text(vocabulary.unknown())},
-          {"add_bos_token", vocabulary.add_bos()},
-          {"add_eos_token", vocabulary.add_eos()},
-          {"chat_template", chat_template.empty() ? Json(nullptr) : Json(chat_template)}};
-}
-
-// kind "marks": between `begin` and `end`; "harmony": in channels.
-Json describe_reasoning(const ReasoningFormat& format) {
-  constexpr const char* kKinds[] = {"none", "marks", "harmony"};
-  return {{"kind", kKinds[static_cast<size_t>(format.kind)]}, {"begin", format.begin}, {"end", format.end}};
-}
-
-// What stands around names that are plain text, each the texts between which ids or numbers stand; null: they are JSON.
-// elements: what stands around each argument's name and value, and behind the last one.
-Json describe_plain_name(const ToolCallFormat& format) {
-  if (!format.plain_name) return nullptr;
-  const auto texts = [](std::string_view form) {
-    Json list = Json::array();
-    for (const FormPart& part : parts_of(form)) list.push_back(part.text);
-    return list;
-  };
-  const std::string call_end = format.call_end();
-  Json separator = Json::array();
-  if (!format.separator.empty()) separator = texts(std::string_view(format.separator).substr(call_end.size()));
-  Json elements;  // null: the arguments are a JSON object
-  if (const auto& as = format.elements) {
-    elements = {{"open", as->open},
-                {"string_middle", as->string_middle},
-                {"middle", as->middle},
-                {"close", as->close},
-                {"end", call_end}};
-  }
-  return {{"open", texts(behind_trigger(format))},
-          {"middle", texts(format.middle)},
-          {"separator", separator},
-          {"elements", elements}};
-}
-
-}  // namespace
 
 std::string Runtime::describe(std::span<const PlannedModel> models) const {
   const SchedulerConfig& config = options_.scheduler;
@@ -445,19 +395,12 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"query_length", spec_.head_count * spec_.head_size},
                 {"context_length", spec_.context_length},
                 {"sliding_window", spec_.sliding_window},
+                {"local_window", spec_.local_window},
+                {"local_share", spec_.local_share()},
                 {"pooling", spec_.pooling}}},
               {"draft_model", draft},
               {"tokenizer", tokenizer},
-              {"tool_calls",
-               {{"begin", tool_format_.begin},
-                {"middle", tool_format_.middle},
-                {"separator", tool_format_.separator},
-                {"end", tool_format_.end},
-                {"begin_mark", tool_format_.begin_mark()},
-                {"end_mark", tool_format_.end_mark()},
-                {"plain_name", describe_plain_name(tool_format_)},
-                {"ids", tool_format_.has_ids()},
-                {"from_template", tool_format_.from_template}}},
+              {"tool_calls", describe_tool_calls(tool_format_)},
               {"reasoning", describe_reasoning(reasoning_)},
               {"limits",
                {{"max_num_seqs", config.max_num_seqs},

@@ -113,11 +113,11 @@ EvictKey EvictAdapter::rank(BlockId block, int64_t release_tick) {
   return last_key_;
 }
 
-// Of one block: its tokens, each of which sees all that is before it.
+// Of one block: its tokens, and what they see before them.
 int64_t EvictAdapter::recompute_time(const RadixNode& node) const {
-  const int64_t width = environment_.block_token_count;
-  const StepWork work{.prefill_tokens = environment_.block_token_count,
-                      .prefill_pairs = width * width * node.depth + width * (width + 1) / 2};
+  const int32_t width = environment_.block_token_count;
+  const StepWork work{.prefill_tokens = width,
+                      .prefill_pairs = attended_tokens(node.depth * width, width, environment_.windows)};
   return latency_->estimate(work) - latency_->estimate({});
 }
 

@@ -7,6 +7,7 @@
 
 #include "cache/evict_policy.h"
 #include "cache/kv_blocks.h"
+#include "core/attended_tokens.h"
 #include "plugin_host/plugin_config.h"
 #include "plugin_host/policy_instance.h"
 
@@ -18,6 +19,7 @@ class EvictAdapter final : public EvictPolicy, private PolicyInstance::Services 
     int32_t block_count = 0;
     int32_t block_token_count = 0;
     uint64_t block_bytes = 0;
+    AttentionWindows windows{};
   };
   // `policy` is of kind INFLIGHT_KIND_EVICT.   ERRORS: InvalidArgument (parameters), Plugin (create failed).
   EvictAdapter(const inflight_policy_t& policy, const PluginConfig& config, const Environment& environment,

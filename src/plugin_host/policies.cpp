@@ -41,7 +41,8 @@ std::unique_ptr<EvictAdapter> make_eviction_policy(const std::string& text, cons
   const inflight_policy_t& policy = *found.policy;
   const EvictAdapter::Environment environment{.block_count = setup.blocks.block_count,
                                               .block_token_count = setup.blocks.block_token_count,
-                                              .block_bytes = setup.block_bytes};
+                                              .block_bytes = setup.block_bytes,
+                                              .windows = setup.config.windows(setup.blocks.local_window)};
   return std::make_unique<EvictAdapter>(policy, PluginConfig(policy, spec.parameters), environment,
                                         with_source(options, text, found));
 }

@@ -62,6 +62,7 @@ void check_slots(const SchedulerConfig& config, const KvBlocks& blocks) {
 Scheduler::Scheduler(const SchedulerConfig& config, KvBlocks& blocks, SchedulePolicy& policy)
     : config_(config),
       capacity_(config),
+      windows_(config.windows(blocks.local_window())),
       shareable_block_count_(shareable_block_count(config, blocks)),
       blocks_(blocks),
       policy_(&policy),
@@ -128,7 +129,7 @@ void Scheduler::reconfigure(const SchedulerConfig& config) {
   within("max_num_batched_tokens", config.max_num_batched_tokens, capacity_.max_num_batched_tokens);
   within("max_model_len", config.max_model_len, capacity_.max_model_len);
   within("max_requests", config.max_requests, capacity_.max_requests);
-  INFLIGHT_CHECK(config.sliding_window == capacity_.sliding_window);
+  INFLIGHT_CHECK(config.sliding_window == capacity_.sliding_window && config.local_share == capacity_.local_share);
   INFLIGHT_CHECK(config.num_speculative_tokens == capacity_.num_speculative_tokens);
   INFLIGHT_CHECK(config.host_cache_blocks == capacity_.host_cache_blocks);
   INFLIGHT_CHECK(config.has_state == capacity_.has_state && config.kept_states == capacity_.kept_states);

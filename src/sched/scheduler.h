@@ -278,11 +278,12 @@ class Scheduler {
   void note_computing(const Sequence& sequence);
   [[nodiscard]] int32_t blocks_for(int32_t token_count) const;
   [[nodiscard]] int64_t attended_tokens(int32_t computed, int32_t count) const {
-    return inflight::attended_tokens(computed, count, config_.sliding_window);
+    return inflight::attended_tokens(computed, count, windows_);
   }
 
   SchedulerConfig config_;
   const SchedulerConfig capacity_;  // what the rows, blocks and arrays were made for
+  const AttentionWindows windows_;
   // Blocks of a sequence that may be in the radix tree: with a sliding window those of its first W tokens, so that who
   // finds them needs all of them, and they are given back together.
   const int32_t shareable_block_count_;

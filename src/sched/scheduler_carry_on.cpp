@@ -14,8 +14,8 @@ namespace inflight {
 
 // Every running sequence decodes, the last plan held just these, in their order, and a plan could admit nobody.
 bool Scheduler::only_carries_on() const {
-  // Blocks come back, or are copied, on the way.
-  if (config_.sliding_window > 0 || blocks_.has_local_slots() || host_tier_ != nullptr ||
+  // Blocks come back, or are copied, on the way, or not all of what is attended to grows.
+  if (config_.sliding_window > 0 || config_.local_share > 0.0 || blocks_.has_local_slots() || host_tier_ != nullptr ||
       config_.num_speculative_tokens > 0)
     return false;
   if (config_.has_state) return false;

@@ -64,6 +64,7 @@ void SchedulerConfig::validate(int64_t longest) const {
          limits::kRequestsMax);
   }
   require("sliding_window", sliding_window, 0, limits::kContextTokensMax);
+  require("local_share", local_share, 0.0, 1.0);
   require<int64_t>("max_model_len", max_model_len, 2, longest);
   require("max_batch_delay_ms", max_batch_delay_ms, 0.0, 3.6e6);
   require("schedule_conservativeness", schedule_conservativeness, 0.0, 10.0);

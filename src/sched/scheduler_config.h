@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "core/attended_tokens.h"
 
 namespace inflight {
 
@@ -54,6 +55,7 @@ struct SchedulerConfig {
   int32_t max_model_len = 0;                 // tokens of a sequence, prompt and output; >= 2
   int32_t max_requests = 65536;              // waiting and running, max_num_seqs..limits::kRequestsMax
   int32_t sliding_window = 0;                // the model's (ModelSpec): blocks behind it are given back; 0 = none
+  double local_share = 0.0;                  // the model's: of its layers, that see KvBlocks' local_window
   // The model's (ModelSpec): a sequence has a state besides its blocks, which only computing its tokens gives.
   bool has_state = false;
   int32_t kept_states = 0;  // of those, how many are kept behind stored prefixes; 0: a prefix is computed again
@@ -88,6 +90,9 @@ struct SchedulerConfig {
   // Local slots (cache/local_slots.h) that all running sequences hold at most, when a plan is made.
   // local_window: ModelSpec's.   width: tokens of a block.
   [[nodiscard]] int32_t local_slots_needed(int32_t local_window, int32_t width) const;
+  [[nodiscard]] AttentionWindows windows(int32_t local_window) const {
+    return {.sliding_window = sliding_window, .local_window = local_window, .local_share = local_share};
+  }
 
   // `longest`: tokens that a sequence may have by what the KV storage holds and the model can; max_model_len may not
   // exceed it.

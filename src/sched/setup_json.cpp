@@ -26,6 +26,7 @@ void for_each_field(Setup& setup, Visit&& visit) {
   visit("max_model_len", config.max_model_len);
   visit("max_requests", config.max_requests);
   visit("sliding_window", config.sliding_window);
+  visit("local_share", config.local_share);
   visit("has_state", config.has_state);
   visit("kept_states", config.kept_states);
   visit("enable_mixed_chunk", config.enable_mixed_chunk);

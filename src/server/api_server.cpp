@@ -37,6 +37,8 @@ CallMarks read_call_marks(const Json& tool_calls) {
     marks.elements = {as["open"].get<std::string>(), as["string_middle"].get<std::string>(),
                       as["middle"].get<std::string>(), as["close"].get<std::string>(), as["end"].get<std::string>()};
   }
+  if (const Json& as = plain["members"]; !as.is_null())
+    marks.members = {as["middle"].get<std::string>(), as["quote"].get<std::string>(), as["end"].get<std::string>()};
   return marks;
 }
 

@@ -104,12 +104,13 @@ class KindFinder {
   int64_t& steps_;
 };
 
+}  // namespace
+
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kBlanks);
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-// What a JSON string has for `text`, which may end within a character.
 std::string escaped(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
@@ -127,7 +128,6 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// A value as JSON.
 std::string json_of(std::string_view text, ValueKinds kinds) {
   std::string_view json = trimmed(text);
   const bool may_be_string = (kinds & kStringKind) != 0;
@@ -141,14 +141,11 @@ std::string json_of(std::string_view text, ValueKinds kinds) {
   return "\"" + escaped(text) + "\"";
 }
 
-// The longest end of `text` that begins `mark`.
 size_t begun_length(std::string_view text, std::string_view mark) {
   size_t length = std::min(text.size(), mark.size() - 1);
   while (!text.ends_with(mark.substr(0, length))) --length;
   return length;
 }
-
-}  // namespace
 
 ParameterKinds parameter_kinds(const Json& parameters, int64_t& steps) {
   ParameterKinds kinds;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/json_body.h"
@@ -34,6 +35,15 @@ inline constexpr int64_t kKindStepsMax = 200'000;
 // parameters: a function's JSON schema. What cannot be told, or not within `steps`, from which those taken are
 // subtracted, may be anything.
 [[nodiscard]] ParameterKinds parameter_kinds(const Json& parameters, int64_t& steps);
+
+// What a value is as JSON: a value of one of these kinds, a Python word counting as JSON's, or else a string.
+[[nodiscard]] std::string json_of(std::string_view text, ValueKinds kinds);
+// What a JSON string has for `text`, which may end within a character.
+[[nodiscard]] std::string escaped(std::string_view text);
+// How long the longest end of `text` is that begins `mark` and is not all of it.
+[[nodiscard]] size_t begun_length(std::string_view text, std::string_view mark);
+// Without the blanks around it.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
 
 class ElementReader {
  public:

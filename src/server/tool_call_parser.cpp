@@ -123,9 +123,7 @@ void ToolCallParser::begin_calls(const CallMarks& marks) {
   if (calls_.has_plain_name()) begin_plain_name(calls_.open);
 }
 
-void ToolCallParser::begin_plain_name(const MarkTexts& open) {
-  reader_.emplace(functions_, open, calls_.middle, calls_.elements ? &*calls_.elements : nullptr);
-}
+void ToolCallParser::begin_plain_name(const MarkTexts& open) { reader_.emplace(functions_, open, calls_); }
 
 bool ToolCallParser::scan_calls(AnswerParts& found, bool at_end) {
   while (scanned_ < held_.size()) {

@@ -11,6 +11,8 @@
 //                                                                 Qwen3-Coder, Qwen3.5, and with other tags others
 //   <tool_call>NAME<arg_key>P</arg_key><arg_value>VALUE</arg_value></tool_call>      GLM
 //   elements may say what a string is: <parameter name="P" string="true">VALUE</parameter>      DeepSeek V3.2
+//   <|tool_call_start|>[NAME(P='VALUE'), ...]<|tool_call_end|>    LFM2.5
+//   <|tool_call>call:NAME{P:<|"|>VALUE<|"|>}<tool_call|>          Gemma 4
 // What only looks like a call (no JSON, a function that was not offered) stays text. A call is told of as soon as its
 // name is known and its arguments begin; those come as the model writes them. Where the answer ends before that, half a
 // call is text, or nothing where all must be calls.
@@ -27,15 +29,6 @@
 #include "server/tool_call_reader.h"
 
 namespace inflight::server {
-
-struct CallMarks {
-  std::string begin, end{};  // before the JSON of calls or the first name, and behind it all (or nothing)
-  // Where names are plain text: between `begin` and the first, behind each, between calls (empty: there is one only).
-  MarkTexts open{}, middle{}, separator{};
-  std::optional<ElementMarks> elements{};  // of the arguments; none: they are a JSON object
-
-  [[nodiscard]] bool has_plain_name() const { return !middle.empty(); }
-};
 
 class ToolCallParser {
  public:

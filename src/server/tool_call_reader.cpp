@@ -57,14 +57,14 @@ bool ToolCallReader::follow_string(char byte) {
 
 ToolCallReader::Status ToolCallReader::read(char byte) {
   const bool between =
-      place_ != Place::Key && place_ != Place::Value && place_ != Place::Head && place_ != Place::Elements;
+      place_ != Place::Key && place_ != Place::Value && place_ != Place::Head && place_ != Place::Parts;
   if (between && is_space(byte)) return Status::Reading;
   switch (place_) {
     case Place::Head:
       token_ += byte;
       return read_head();
-    case Place::Elements:
-      return read_elements(byte);
+    case Place::Parts:
+      return read_parts(byte);
     case Place::BeforeArguments:
       key_ = "arguments";
       return byte == '{' ? begin_value(byte) : Status::NoCall;
@@ -107,39 +107,44 @@ ToolCallReader::Status ToolCallReader::read_head() {
   if (open.kind != Kind::Whole) return open.kind == Kind::Half ? Status::Reading : Status::NoCall;
   const std::string_view text = std::string_view(token_).substr(open.length);
   bool half = false;
-  const bool has_middle = middle_mark_->size() > 1 || !middle_mark_->front().empty();
+  const bool has_middle = marks_->middle.size() > 1 || !marks_->middle.front().empty();
   for (const CallableFunction& function : functions_) {
     const std::string& name = function.name;
     half = half || name.starts_with(text);
     if (!text.starts_with(name)) continue;
     const std::string_view behind = text.substr(name.size());
-    const Kind middle = match_mark(behind, *middle_mark_).kind;
+    const Kind middle = match_mark(behind, marks_->middle).kind;
     half = half || middle == Kind::Half;
     if (middle != Kind::Whole || (!has_middle && !begins_elements(behind))) continue;
     begin_arguments(function);
-    return has_middle ? Status::Reading : read_elements(behind[0]);
+    return has_middle ? Status::Reading : read_parts(behind[0]);
   }
   return half ? Status::Reading : Status::NoCall;
 }
 
 // Whether an element, or what ends a call, may begin `text`: where no mark stands behind names, these end there.
 bool ToolCallReader::begins_elements(std::string_view text) const {
-  return !text.empty() &&
-         (is_space(text[0]) || element_marks_->open.starts_with(text[0]) || element_marks_->end.starts_with(text[0]));
+  return !text.empty() && (is_space(text[0]) || marks_->elements->open.starts_with(text[0]) ||
+                           marks_->elements->end.starts_with(text[0]));
 }
 
 void ToolCallReader::begin_arguments(const CallableFunction& function) {
   name_ = function.name;
   place_ = Place::BeforeArguments;
-  if (element_marks_ == nullptr) return;
-  place_ = Place::Elements;
-  elements_.emplace(*element_marks_, function.parameters);
+  if (marks_->elements) {
+    elements_.emplace(*marks_->elements, function.parameters);
+  } else if (marks_->members) {
+    members_.emplace(*marks_->members);
+  } else {
+    return;
+  }
+  place_ = Place::Parts;
   arguments_ = "{";
   told_ = true;
 }
 
-ToolCallReader::Status ToolCallReader::read_elements(char byte) {
-  switch (elements_->read(byte, arguments_)) {
+ToolCallReader::Status ToolCallReader::read_parts(char byte) {
+  switch (elements_ ? elements_->read(byte, arguments_) : members_->read(byte, arguments_)) {
     case ElementReader::Status::Reading:
       return Status::Reading;
     case ElementReader::Status::Ended:

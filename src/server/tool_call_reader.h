@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function call, {"name": ..., "arguments": {...}} ("parameters" at Llama), or NAME and {...} or elements between
-// marks, read as it is written.
+// One function call, {"name": ..., "arguments": {...}} ("parameters" at Llama), or NAME and {...}, elements or members
+// between marks, read as it is written.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/element_reader.h"
+#include "server/member_reader.h"
 
 namespace inflight::server {
 
@@ -23,6 +24,18 @@ struct MarkMatch {
 };
 [[nodiscard]] MarkMatch match_mark(std::string_view text, const MarkTexts& mark);
 
+struct CallMarks {
+  std::string begin, end{};  // before the JSON of calls or the first name, and behind it all (or nothing)
+  // Where names are plain text: between `begin` and the first, behind each, between calls (empty: there is one only).
+  MarkTexts open{}, middle{}, separator{};
+  // What arguments are in the place of a JSON object, at most one of the two. Only with elements there may be nothing
+  // in the middle.
+  std::optional<ElementMarks> elements{};
+  std::optional<MemberMarks> members{};
+
+  [[nodiscard]] bool has_plain_name() const { return !middle.empty(); }
+};
+
 struct CallableFunction {
   std::string name;
   ParameterKinds parameters{};  // where arguments are elements
@@ -32,15 +45,9 @@ class ToolCallReader {
  public:
   // functions: that may be called.   LIFETIME: borrowed.
   explicit ToolCallReader(const std::vector<CallableFunction>& functions) : functions_(functions) {}
-  // Of calls OPEN NAME MIDDLE {...}; elements: what the arguments are instead, if not null. Only with them there may be
-  // nothing in the middle.   LIFETIME: borrowed.
-  ToolCallReader(const std::vector<CallableFunction>& functions, const MarkTexts& open, const MarkTexts& middle,
-                 const ElementMarks* elements)
-      : functions_(functions),
-        open_mark_(&open),
-        middle_mark_(&middle),
-        element_marks_(elements),
-        place_(Place::Head) {}
+  // Of calls OPEN NAME and what the marks say of arguments.   LIFETIME: borrowed.   REQUIRES: marks.has_plain_name().
+  ToolCallReader(const std::vector<CallableFunction>& functions, const MarkTexts& open, const CallMarks& marks)
+      : functions_(functions), open_mark_(&open), marks_(&marks), place_(Place::Head) {}
 
   enum class Status : uint8_t {
     Reading,
@@ -53,14 +60,14 @@ class ToolCallReader {
   // Whether it is certain that this is a call: its name is known, and its arguments have begun.
   [[nodiscard]] bool begun() const { return !name_.empty() && told_; }
   [[nodiscard]] const std::string& name() const { return name_; }
-  // What is new of the arguments, a JSON text: as the model writes it, or made of elements.   REQUIRES: begun().
+  // What is new of the arguments, a JSON text: as the model writes it, or made of what it writes.   REQUIRES: begun().
   [[nodiscard]] std::string take_arguments();
 
  private:
   enum class Place : uint8_t {
     Head,
     BeforeArguments,
-    Elements,
+    Parts,
     Open,
     BeforeKey,
     Key,
@@ -72,7 +79,7 @@ class ToolCallReader {
   [[nodiscard]] Status read_head();
   [[nodiscard]] bool begins_elements(std::string_view text) const;
   void begin_arguments(const CallableFunction& function);
-  [[nodiscard]] Status read_elements(char byte);
+  [[nodiscard]] Status read_parts(char byte);
   [[nodiscard]] Status begin_value(char byte);
   [[nodiscard]] Status read_value(char byte);
   [[nodiscard]] Status end_value();
@@ -81,9 +88,9 @@ class ToolCallReader {
 
   const std::vector<CallableFunction>& functions_;
   const MarkTexts* open_mark_ = nullptr;  // null: the name stands in the JSON
-  const MarkTexts* middle_mark_ = nullptr;
-  const ElementMarks* element_marks_ = nullptr;
+  const CallMarks* marks_ = nullptr;
   std::optional<ElementReader> elements_;
+  std::optional<MemberReader> members_;
   Place place_ = Place::Open;
   std::string key_, token_, name_, arguments_;
   bool is_arguments_ = false;  // the value being read

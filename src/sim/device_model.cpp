@@ -11,7 +11,6 @@
 #include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/limits.h"
-#include "core/attended_tokens.h"
 #include "sim/parse_number.h"
 #include "sim/text_file.h"
 #include "sim/workload.h"
@@ -49,6 +48,8 @@ void for_each_number(Profile& p, Visit&& visit) {
   visit("kv_bytes_per_token", p.kv_bytes_per_token, 0.0, 1e9);
   visit("kv_tokens", p.kv_tokens, 16.0, 4e9);
   visit("sliding_window", p.sliding_window, 0.0, limits::kContextTokensMax);
+  visit("local_window", p.local_window, 0.0, limits::kContextTokensMax);
+  visit("local_share", p.local_share, 0.0, 1.0);
   visit("layers", p.layers, 1.0, 1024.0);
   visit("tensor_parallel", p.tensor_parallel, 1.0, 64.0);
   visit("pipeline_parallel", p.pipeline_parallel, 1.0, 64.0);
@@ -293,7 +294,7 @@ void DeviceProfile::validate() const {
   });
 }
 
-DeviceWork DeviceWork::of(const BatchPlan& plan, int32_t sliding_window) {
+DeviceWork DeviceWork::of(const BatchPlan& plan, const AttentionWindows& windows) {
   DeviceWork work;
   work.tokens = plan.scheduled_token_count;
   work.sequences = static_cast<int64_t>(plan.entries.size());
@@ -301,12 +302,12 @@ DeviceWork DeviceWork::of(const BatchPlan& plan, int32_t sliding_window) {
   for (const BatchEntry& entry : plan.entries) {
     const int32_t computed = entry.computed_token_count;
     if (entry.phase == Phase::Decode) {
-      work.decode_context += attended_tokens(computed, 1, sliding_window);
+      work.decode_context += attended_tokens(computed, 1, windows);
       if (entry.draft_token_count == 0) continue;
       work.draft_tokens += entry.draft_token_count;
-      work.draft_pairs += attended_tokens(computed + 1, entry.draft_token_count, sliding_window);
+      work.draft_pairs += attended_tokens(computed + 1, entry.draft_token_count, windows);
     } else {
-      work.prefill_pairs += attended_tokens(computed, entry.scheduled_token_count, sliding_window);
+      work.prefill_pairs += attended_tokens(computed, entry.scheduled_token_count, windows);
       ++work.prompts;
     }
   }
@@ -394,10 +395,10 @@ TimeNs DeviceModel::host_time(const DeviceWork& work) const {
   return whole_ns((profile_.host_us + profile_.host_sequence_us * static_cast<double>(work.sequences)) * 1e3);
 }
 
-TimeNs DeviceModel::transfer_time(int64_t tokens) const {
-  if (profile_.sliding_window > 0) tokens = std::min<int64_t>(tokens, profile_.sliding_window);
+TimeNs DeviceModel::transfer_time(int32_t tokens) const {
+  const int64_t seen = attended_tokens(tokens - 1, 1, profile_.windows());  // by the last one
   return whole_ns(profile_.link_latency_us * 1e3 +
-                  profile_.kv_bytes_per_token * static_cast<double>(tokens) / profile_.link_gb_per_second);
+                  profile_.kv_bytes_per_token * static_cast<double>(seen) / profile_.link_gb_per_second);
 }
 
 // Pipelines are taken to be full: as many parts as stages.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "core/attended_tokens.h"
 #include "core/batch_plan.h"
 #include "sched/latency_model.h"
 
@@ -59,6 +60,8 @@ struct DeviceProfile {
   double kv_bytes_per_token = 0.0;  // size of K and V of a token, over all layers
   int64_t kv_tokens = 65536;        // what the KV storage holds
   int32_t sliding_window = 0;       // last tokens that a token of the model attends to; 0 = all
+  int32_t local_window = 0;         // the same in its local layers; the others see all then
+  double local_share = 0.0;         // of the layers, that are local; 0 = there are none
   int32_t layers = 32;              // for what parallel devices exchange
   int32_t tensor_parallel = 1;      // devices that share each layer, 1..64
   int32_t pipeline_parallel = 1;    // devices that hold a share of the layers each, 1..64
@@ -68,6 +71,9 @@ struct DeviceProfile {
   double link_gb_per_second = 50.0;  // the network: between pipeline stages, and between prefill and decode pools
   double link_latency_us = 5.0;
 
+  [[nodiscard]] AttentionWindows windows() const {
+    return {.sliding_window = sliding_window, .local_window = local_window, .local_share = local_share};
+  }
   // The linear layers of so many tokens, weights read once.
   [[nodiscard]] double linear_time_us(double tokens) const;
 
@@ -79,15 +85,15 @@ struct DeviceProfile {
 struct DeviceWork {
   int64_t tokens = 0;          // scheduled
   int64_t sequences = 0;       // entries
-  int64_t decode_context = 0;  // tokens that the decodes attend to
+  int64_t decode_context = 0;  // tokens that the decodes attend to, in the mean of the layers
   int64_t draft_tokens = 0;    // of the tokens, guesses
   int64_t draft_pairs = 0;     // attended pairs of these
   int64_t prefill_pairs = 0;   // attended pairs of the other entries
   int64_t prompts = 0;         // the other entries
   int64_t swapped_blocks = 0;
   double wake = 0.0, warm = 0.0, idle = 0.0;  // how many times wake_us, warm_us and idle_us, see AfterRest
-  // sliding_window: the model's, as DeviceProfile has it.
-  [[nodiscard]] static DeviceWork of(const BatchPlan& plan, int32_t sliding_window);
+  // windows: the model's.
+  [[nodiscard]] static DeviceWork of(const BatchPlan& plan, const AttentionWindows& windows);
 };
 
 inline constexpr TimeNs kRestBeforeTheBegin = 20'000'000;  // as between two runs that `inflight calibrate` makes
@@ -123,8 +129,8 @@ class DeviceModel {
 
   [[nodiscard]] TimeNs device_time(const DeviceWork& work) const;
   [[nodiscard]] TimeNs host_time(const DeviceWork& work) const;
-  // Moving the K and V of a prompt of `tokens` tokens (those in its window) to another machine.
-  [[nodiscard]] TimeNs transfer_time(int64_t tokens) const;
+  // Moving the K and V of a prompt of `tokens` tokens (those in each layer's window) to another machine.
+  [[nodiscard]] TimeNs transfer_time(int32_t tokens) const;
   [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
 
   // The same in the terms of the scheduler's latency model: exact but for the roofline's knee and how full a pipeline

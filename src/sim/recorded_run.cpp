@@ -31,8 +31,8 @@ namespace {
 class Reader {
  public:
   // rest_begin: when the last step before the run had ended.
-  Reader(TimeNs begin, TimeNs rest_begin, int32_t sliding_window)
-      : sliding_window_(sliding_window), last_end_(rest_begin), after_rest_(rest_begin) {
+  Reader(TimeNs begin, TimeNs rest_begin, const AttentionWindows& windows)
+      : windows_(windows), last_end_(rest_begin), after_rest_(rest_begin) {
     run_.begin = run_.end = begin;
   }
 
@@ -89,7 +89,7 @@ class Reader {
       decided.scheduled_token_count += entry.scheduled;
     }
     outputs_.on_plan(plan);
-    step.work = DeviceWork::of(decided, sliding_window_);
+    step.work = DeviceWork::of(decided, windows_);
     hash_.add(decided);
     run_.used_slots += step.work.sequences;
     run_.steps.push_back(step);
@@ -136,7 +136,7 @@ class Reader {
     outputs_.on_finish(finish.sequence);
   }
 
-  const int32_t sliding_window_;
+  const AttentionWindows windows_;
   RecordedRun run_;
   bool idle_ = true;  // when the last step had ended
   TimeNs last_end_;
@@ -163,11 +163,12 @@ RecordedRun read_recorded_run(std::span<const TraceRecord> records, TimeNs begin
       rest_begin = records[i].time;
     }
   }
-  int32_t sliding_window = 0;
+  AttentionWindows windows;
   if (const auto* setup = records.empty() ? nullptr : std::get_if<TraceBegin>(&records.front().content)) {
-    sliding_window = parse_setup_json(setup->configuration_json).config.sliding_window;
+    const SchedulerSetup parsed = parse_setup_json(setup->configuration_json);
+    windows = parsed.config.windows(parsed.blocks.local_window);
   }
-  Reader reader(begin, rest_begin, sliding_window);
+  Reader reader(begin, rest_begin, windows);
   for (const TraceRecord& record : records.subspan(first)) reader.apply(record);
   return reader.take();
 }

@@ -58,6 +58,7 @@ TokenId SimulatedExecutor::token_at(SequenceId sequence, int32_t position) const
 }
 
 void SimulatedExecutor::leave_out_entering(const BatchPlan& plan, DeviceWork& work) {
+  const AttentionWindows windows = model_.profile().windows();
   work.tokens = work.draft_tokens;
   work.prefill_pairs = work.prompts = 0;
   for (const BatchEntry& entry : plan.entries) {
@@ -72,20 +73,18 @@ void SimulatedExecutor::leave_out_entering(const BatchPlan& plan, DeviceWork& wo
     work.tokens += entry.phase == Phase::Decode ? 1 : std::max(again + newest, 1);
     if (entry.phase == Phase::Decode) continue;
     entered_.tokens += count - again - newest;
-    entered_.pairs += attended_tokens(begin + again, count - again, 0) -
-                      (newest ? attended_tokens(entry.context_token_count() - 1, 1, 0) : 0);
-    if (newest) {
-      work.decode_context += attended_tokens(entry.context_token_count() - 1, 1, model_.profile().sliding_window);
-    }
-    if (again == 0) continue;
-    ++work.prompts;
-    work.prefill_pairs += attended_tokens(begin, again, model_.profile().sliding_window);
+    const int64_t of_newest = newest ? attended_tokens(entry.context_token_count() - 1, 1, windows) : 0;
+    const int64_t of_again = attended_tokens(begin, again, windows);
+    entered_.pairs += attended_tokens(begin, count, windows) - of_newest - of_again;
+    work.decode_context += of_newest;
+    work.prompts += again > 0;
+    work.prefill_pairs += of_again;
   }
 }
 
 void SimulatedExecutor::submit(const BatchPlan& plan) {
   INFLIGHT_CHECK(count_ < static_cast<size_t>(kStepsInFlightMax));
-  DeviceWork work = DeviceWork::of(plan, model_.profile().sliding_window);
+  DeviceWork work = DeviceWork::of(plan, model_.profile().windows());
   if (prefill_free_) leave_out_entering(plan, work);
   const Launched launched = launch(work);
   on_submit_();

@@ -408,6 +408,8 @@ SchedulerSetup resolved_setup(const SimOptions& options, const Workload& workloa
          longest, int64_t{setup.blocks.block_count} * width, setup.blocks.block_count, width);
   }
   setup.config.sliding_window = options.device.sliding_window;
+  setup.config.local_share = options.device.local_share;
+  setup.blocks.local_window = options.device.local_window;
   if (workload.acceptance) setup.config.prompt_lookup_min = setup.config.prompt_lookup_max = 1;  // see prediction()
   setup.block_bytes = static_cast<uint64_t>(options.device.kv_bytes_per_token * width);
   setup.latency = DeviceModel(options.device).latency_model().coefficients();

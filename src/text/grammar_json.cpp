@@ -49,18 +49,31 @@ class SchemaCompiler {
     elements_.string_middle = builder_.literal(form.string_middle);
     elements_.middle = builder_.literal(form.middle);
     elements_.close = builder_.literal(close);
+    elements_.comma = builder_.empty();
     // Which may end with the blanks that `close` begins with.
     elements_.any_string = builder_.sequence(
         {elements_.string_middle, builder_.automaton(elements_.texts), builder_.literal(close.substr(mark))});
+    return outer_schema();
+  }
+
+  NodeId members(const MemberForm& form) {
+    is_bare_ = false;
+    elements_.open = builder_.empty();
+    elements_.middle = builder_.literal(form.middle);
+    elements_.comma = builder_.literal(form.separator);
+    return outer_schema();
+  }
+
+ private:
+  using Compile = NodeId (SchemaCompiler::*)(const Json& given, const std::string& path);
+
+  NodeId outer_schema() {
     is_outer_ = true;
     const NodeId whole = schema(root_.schema, "#");
     is_outer_ = false;
     define_wanted();
     return whole;
   }
-
- private:
-  using Compile = NodeId (SchemaCompiler::*)(const Json& given, const std::string& path);
 
   void define_wanted() {
     while (!wanted_.empty()) {
@@ -212,7 +225,8 @@ class SchemaCompiler {
       return bare_json(builder_.any_of({property_value(given, path), python_words(types)}));
     const bool narrow = !patterns_of(flat).empty() || flat.contains("minLength") || flat.contains("maxLength");
     if (!narrow && !elements_.tell_strings) return elements_.any_string;  // which JSON is among
-    const NodeId string = narrow ? bare_string(builder_.automaton(bare_texts(flat, path))) : elements_.any_string;
+    const NodeId string =
+        narrow ? bare_string(builder_.automaton(bare_texts(flat, path, elements_.texts))) : elements_.any_string;
     if (types.empty()) return string;
     Json others = flat;
     others["type"] = types;
@@ -246,20 +260,21 @@ class SchemaCompiler {
   NodeId bare_string(NodeId value) { return builder_.sequence({elements_.string_middle, value, elements_.close}); }
   NodeId bare_json(NodeId value) { return builder_.sequence({elements_.middle, value, elements_.close}); }
 
-  Dfa bare_texts(Json given, const std::string& path) {
-    if (!patterns_of(given).empty()) return string_texts(given, path, root_, elements_.texts);
+  // Of `texts`, in which strings stand as they are.
+  Dfa bare_texts(Json given, const std::string& path, const Dfa& texts) {
+    if (!patterns_of(given).empty()) return string_texts(given, path, root_, texts);
     for (const char* const keyword : {"minLength", "maxLength"}) {
       if (count_of(given, keyword, path).value_or(0) <= kBareLengthMax) continue;
       root_.leave_out(
           path, fmt::format("keyword '{}' above {} is not supported here without a pattern", keyword, kBareLengthMax));
       given.erase(keyword);
     }
-    return string_texts(given, path, root_, elements_.texts);
+    return string_texts(given, path, root_, texts);
   }
 
   NodeId typed(const Json& given, const std::string& type, const std::string& path) {
-    if (type == "null") return builder_.literal("null");
-    if (type == "boolean") return builder_.any_of({builder_.literal("true"), builder_.literal("false")});
+    if (type == "null") return text_.constant(nullptr);
+    if (type == "boolean") return builder_.any_of({text_.constant(true), text_.constant(false)});
     if (type == "string") return string(given, path);
     if (type == "integer" || type == "number") return number(given, type == "integer", path);
     return type == "array" ? array(given, path) : object(given, path);
@@ -284,6 +299,8 @@ class SchemaCompiler {
     const auto [min, max] = counts_of(given, "minLength", "maxLength", path);
     const bool sized = min > 0 || max;
     if (max && *max < min) return builder_.nothing();
+    if (text_.has_long_quote() && (sized || !patterns.empty()))
+      return text_.quoted(builder_.automaton(bare_texts(given, path, text_.quotable_texts())));
     if (patterns.empty())
       return sized ? text_.quoted(builder_.repeat(text_.any_character(), min, max)) : text_.string();
     if (sized || patterns.size() > 1) return text_.string_of(string_texts(given, path, root_));
@@ -387,6 +404,10 @@ class SchemaCompiler {
     std::vector<NodeId> others;
     for (const OtherProperties& other : parts.others) {
       const NodeId value = schema(other.value, other.path);
+      if (text_.has_long_quote()) {
+        if (const auto name = bare_name(parts, other)) others.push_back(text_.member(*name, value));
+        continue;
+      }
       const NodeId key = other.names           ? text_.string_of(*other.names)
                          : parts.taken.empty() ? text_.string()
                                                : text_.string_except(parts.taken);
@@ -405,20 +426,26 @@ class SchemaCompiler {
     is_outer_ = false;
     std::vector<NodeId> others;
     for (const OtherProperties& other : parts.others) {
-      const auto names = kept(root_, other.path, [&] {
-        const Dfa plain = pattern_texts("^[A-Za-z0-9_.-]{1,64}$", builder_.budget());
-        const Dfa free = difference(plain, listed_texts(parts.taken, builder_.budget()), builder_.budget());
-        return other.names ? intersection(free, *other.names, builder_.budget()) : free;
-      });
-      if (names) others.push_back(element(builder_.automaton(*names), other.value, other.path));
+      if (const auto name = bare_name(parts, other)) others.push_back(element(*name, other.value, other.path));
     }
     const NodeId all = members(parts, std::move(others), true);
     is_outer_ = true;
     return all;
   }
 
+  // Of undeclared members where no quotes end it.
+  std::optional<NodeId> bare_name(const ObjectParts& parts, const OtherProperties& other) {
+    const auto names = kept(root_, other.path, [&] {
+      const Dfa free = difference(text_.bare_names(), listed_texts(parts.taken, builder_.budget()), builder_.budget());
+      return other.names ? intersection(free, *other.names, builder_.budget()) : free;
+    });
+    return names ? std::optional(builder_.automaton(*names)) : std::nullopt;
+  }
+
   NodeId element(NodeId name, const Json& value, const std::string& path) {
-    return builder_.sequence({elements_.open, name, bare_value(value, path)});
+    const NodeId written =
+        is_bare_ ? bare_value(value, path) : builder_.sequence({elements_.middle, property_value(value, path)});
+    return builder_.sequence({elements_.open, name, written});
   }
 
   // What stands between two members, behind some, and behind none.
@@ -426,7 +453,7 @@ class SchemaCompiler {
     NodeId comma, end, close;
   };
   Marks marks(bool as_elements) {
-    if (as_elements) return {builder_.empty(), builder_.empty(), builder_.empty()};
+    if (as_elements) return {elements_.comma, builder_.empty(), builder_.empty()};
     const NodeId close = builder_.literal("}");
     return {text_.comma(), builder_.sequence({text_.space(), close}), close};
   }
@@ -442,9 +469,9 @@ class SchemaCompiler {
     std::vector<NodeId> behind = ends(parts, std::move(others), most, around);
     for (size_t i = parts.properties.size(); i-- > 0;) {
       const Property& property = parts.properties[i];
-      NodeId member = as_elements ? element(builder_.literal(property.name), property.value, property.path)
-                                  : text_.member(text_.constant(Json(property.name)),
-                                                 property_value(property.value, property.path));
+      NodeId member = as_elements
+                          ? element(builder_.literal(property.name), property.value, property.path)
+                          : text_.member(text_.name(property.name), property_value(property.value, property.path));
       if (parts.max) member = rule_of(property.path, member);  // which stands there many times
       for (size_t used = 0; used <= most; ++used) {  // what stands behind more members is not yet written over
         NodeId with = builder_.nothing();
@@ -504,12 +531,13 @@ class SchemaCompiler {
   std::deque<Wanted> wanted_;
   int depth_ = 0;
   struct {
-    NodeId open = 0, string_middle = 0, middle = 0, close = 0, any_string = 0;
+    NodeId open = 0, string_middle = 0, middle = 0, close = 0, comma = 0, any_string = 0;
     Dfa texts;                  // of strings
     bool tell_strings = false;  // the middles differ
     bool python_words = false;
   } elements_;
-  bool is_outer_ = false;  // what is compiled is the object whose members are elements
+  bool is_outer_ = false;  // what is compiled is the object whose members are elements, or in a spelling of their own
+  bool is_bare_ = true;    // values of elements have no quotes
 };
 
 // ERRORS: InvalidArgument for what JSON's own reader complains about.
@@ -530,6 +558,10 @@ NodeId json_document(Builder& builder, JsonText& text, const Json& schema, bool 
 
 NodeId json_elements(Builder& builder, JsonText& text, const Json& schema, bool strict, const ElementForm& form) {
   return compiled([&] { return SchemaCompiler(schema, builder, text, strict).elements(form); });
+}
+
+NodeId json_members(Builder& builder, JsonText& text, const Json& schema, bool strict, const MemberForm& form) {
+  return compiled([&] { return SchemaCompiler(schema, builder, text, strict).members(form); });
 }
 
 Program compile_json_schema(std::string_view schema, bool strict, Budget& budget) {

@@ -21,6 +21,7 @@
 #include "text/element_form.h"
 #include "text/grammar_json_text.h"
 #include "text/grammar_program.h"
+#include "text/member_form.h"
 
 namespace inflight::grammar {
 
@@ -40,5 +41,10 @@ namespace inflight::grammar {
 // ".".   REQUIRES: as above; the schema has "type".
 [[nodiscard]] NodeId json_elements(Builder& builder, JsonText& text, const Json& schema, bool strict,
                                    const ElementForm& form);
+
+// The same as members. Undeclared ones have such names, too. Between long quotes strings do not hold the quote.
+// REQUIRES: as above; `text` has the spelling of `form`.
+[[nodiscard]] NodeId json_members(Builder& builder, JsonText& text, const Json& schema, bool strict,
+                                  const MemberForm& form);
 
 }  // namespace inflight::grammar

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/grammar_json_string.h"
+#include "text/token_trie.h"
 
 namespace inflight::grammar {
 namespace {
@@ -28,24 +30,36 @@ std::string escaped(char32_t special) {
                                          : fmt::format("\\u{:04x}", static_cast<uint32_t>(special));
 }
 
-// Characters that stand for themselves in a JSON string.
-CharacterSet plain_characters() {
+// Characters that stand for themselves in a string.
+CharacterSet plain_characters(char quote = '"') {
   CharacterSet special(0, 0x1F);
-  special.add('"', '"');
+  special.add(static_cast<uint8_t>(quote), static_cast<uint8_t>(quote));
   special.add('\\', '\\');
   return special.complement();
 }
 
+// The JSON string `text` in quotes of the other kind.
+std::string in_single_quotes(std::string_view text) {
+  std::string spelled = "'";
+  for (size_t at = 1; at + 1 < text.size(); ++at) {
+    if (text[at] == '\'') spelled += '\\';
+    if (text[at] == '\\' && text[++at] != '"') spelled += '\\';
+    spelled += text[at];
+  }
+  return spelled + "'";
+}
+
 }  // namespace
 
-JsonText::JsonText(Builder& builder) : builder_(builder) {
+JsonText::JsonText(Builder& builder, std::optional<MemberForm> spelling)
+    : builder_(builder), spelling_(std::move(spelling)) {
   string_rule_ = builder.new_rule("string");
   number_rule_ = builder.new_rule("number");
   integer_rule_ = builder.new_rule("integer");
   value_rule_ = builder.new_rule("value");
   object_rule_ = builder.new_rule("object");
   array_rule_ = builder.new_rule("array");
-  builder.define(string_rule_, quoted(builder.repeat(any_character(), 0, std::nullopt)));
+  builder.define(string_rule_, any_string());
   const NodeId digit = builder.bytes(byte_set("0123456789"));
   const NodeId digits = builder.repeat(digit, 1, std::nullopt);
   const NodeId more = builder.repeat(digit, 0, std::nullopt);
@@ -58,9 +72,10 @@ JsonText::JsonText(Builder& builder) : builder_(builder) {
   const NodeId exponent = builder.optional(builder.sequence(
       {builder.bytes(byte_set("eE")), builder.optional(builder.bytes(byte_set("+-"))), builder.repeat(digit, 1, 3)}));
   builder.define(number_rule_, builder.sequence({minus, whole, fraction, exponent}));
-  builder.define(value_rule_, builder.any_of({string(), number(), object(), array(), builder.literal("true"),
-                                              builder.literal("false"), builder.literal("null")}));
-  builder.define(object_rule_, list("{", member(string(), value()), 0, std::nullopt, "}"));
+  builder.define(value_rule_, builder.any_of({string(), number(), object(), array(), constant(true), constant(false),
+                                              constant(nullptr)}));
+  const NodeId key = has_long_quote() ? builder.automaton(bare_names()) : string();
+  builder.define(object_rule_, list("{", member(key, value()), 0, std::nullopt, "}"));
   builder.define(array_rule_, list("[", value(), 0, std::nullopt, "]"));
 }
 
@@ -71,13 +86,31 @@ NodeId JsonText::value() { return builder_.call(value_rule_); }
 NodeId JsonText::object() { return builder_.call(object_rule_); }
 NodeId JsonText::array() { return builder_.call(array_rule_); }
 
+NodeId JsonText::any_string() {
+  if (has_long_quote()) return quoted(builder_.automaton(quotable_texts()));
+  const NodeId json = quoted(builder_.repeat(any_character(), 0, std::nullopt));
+  if (!spelling_) return json;
+  const NodeId quote = builder_.literal("'");
+  return builder_.any_of(
+      {json, builder_.sequence({quote, builder_.repeat(any_character('\''), 0, std::nullopt), quote})});
+}
+
+Dfa JsonText::quotable_texts() {
+  std::string mark = spelling_->quote;
+  std::erase_if(mark, [](char byte) { return byte == kControlBegin || byte == kControlEnd; });
+  return texts_without(mark, builder_.budget());
+}
+
+Dfa JsonText::bare_names() { return pattern_texts(kBareNamePattern, builder_.budget()); }
+
 NodeId JsonText::space() {
+  if (has_long_quote()) return builder_.empty();
   const NodeId indent = builder_.repeat(builder_.bytes(byte_set(" \t")), 0, kIndentMax);
   return builder_.any_of(
       {builder_.empty(), builder_.literal(" "), builder_.sequence({builder_.literal("\n"), indent})});
 }
 
-NodeId JsonText::any_character() {
+NodeId JsonText::any_character(char quote) {
   const auto hex = [this](std::string_view digits) { return builder_.bytes(byte_set(digits)); };
   const NodeId any = hex("0123456789abcdefABCDEF");
   // Surrogates in pairs only: alone they are no character.
@@ -86,8 +119,9 @@ NodeId JsonText::any_character() {
   const NodeId plain = builder_.sequence({hex("0123456789abcefABCEF"), any, any, any});
   const NodeId below = builder_.sequence({hex("dD"), hex("01234567"), any, any});
   const NodeId unicode = builder_.sequence({hex("u"), builder_.any_of({plain, below, pair})});
-  const NodeId escape = builder_.sequence({hex("\\"), builder_.any_of({hex("\"\\/bfnrt"), unicode})});
-  return builder_.any_of({builder_.characters(plain_characters()), escape});
+  const NodeId letter = hex(std::string("\\/bfnrt") + quote);
+  const NodeId escape = builder_.sequence({hex("\\"), builder_.any_of({letter, unicode})});
+  return builder_.any_of({builder_.characters(plain_characters(quote)), escape});
 }
 
 NodeId JsonText::character(const CharacterSet& set) {
@@ -102,7 +136,7 @@ NodeId JsonText::character(const CharacterSet& set) {
 }
 
 NodeId JsonText::quoted(NodeId characters) {
-  const NodeId quote = builder_.literal("\"");
+  const NodeId quote = builder_.literal(has_long_quote() ? spelling_->quote : "\"");
   return builder_.sequence({quote, characters, quote});
 }
 
@@ -177,7 +211,7 @@ NodeId JsonText::constant(const Json& value) {
     std::vector<NodeId> parts{builder_.literal("{"), space()};
     for (const auto& [key, item] : value.items()) {
       if (parts.size() > 2) parts.push_back(comma());
-      parts.push_back(member(constant(Json(key)), constant(item)));
+      parts.push_back(member(name(key), constant(item)));
     }
     if (parts.size() > 2) parts.push_back(space());
     parts.push_back(builder_.literal("}"));
@@ -193,8 +227,18 @@ NodeId JsonText::constant(const Json& value) {
     parts.push_back(builder_.literal("]"));
     return builder_.sequence(std::move(parts));
   }
-  return builder_.literal(value.dump());
+  const std::string json = value.dump();
+  if (!spelling_) return builder_.literal(json);
+  if (value.is_string() && has_long_quote()) {
+    const auto& text = value.get_ref<const std::string&>();
+    return quotable_texts().accepts(text) ? quoted(builder_.literal(text)) : builder_.nothing();
+  }
+  if (value.is_string()) return builder_.any_of({builder_.literal(json), builder_.literal(in_single_quotes(json))});
+  if (spelling_->python_words && value.is_boolean()) return builder_.literal(value.get<bool>() ? "True" : "False");
+  return builder_.literal(spelling_->python_words && value.is_null() ? "None" : json);
 }
+
+NodeId JsonText::name(const std::string& text) { return has_long_quote() ? builder_.literal(text) : constant(text); }
 
 NodeId JsonText::member(NodeId key, NodeId value) {
   return builder_.sequence({key, space(), builder_.literal(":"), space(), value});

@@ -1,20 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that every JSON document is made of, as grammar nodes.
+// The parts that every JSON document is made of, as grammar nodes; the same in the spelling of a MemberForm.
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "text/grammar_program.h"
+#include "text/member_form.h"
 
 namespace inflight::grammar {
 
 using Json = nlohmann::ordered_json;
 
+// Names of undeclared members where no quote ends them.
+inline constexpr const char* kBareNamePattern = "^[A-Za-z0-9_.-]{1,64}$";
+
 class JsonText {
  public:
-  explicit JsonText(Builder& builder);
+  // spelling: of all values; nothing: JSON's.
+  explicit JsonText(Builder& builder, std::optional<MemberForm> spelling = std::nullopt);
+
+  // Strings stand as they are between long quotes, names in objects without any. REQUIRES then: string_of(),
+  // string_except(), character() and any_character() are not asked for.
+  [[nodiscard]] bool has_long_quote() const { return spelling_ && spelling_->has_long_quote(); }
+  // With a long quote: the texts that strings may be, and those of names in objects.
+  [[nodiscard]] Dfa quotable_texts();
+  [[nodiscard]] Dfa bare_names();
 
   [[nodiscard]] NodeId space();   // between tokens
   [[nodiscard]] NodeId string();  // any
@@ -25,7 +38,7 @@ class JsonText {
   [[nodiscard]] NodeId array();
 
   // One character of a string, in any of its spellings.
-  [[nodiscard]] NodeId any_character();
+  [[nodiscard]] NodeId any_character(char quote = '"');
   // One of `set`, as json.dumps spells it.
   [[nodiscard]] NodeId character(const CharacterSet& set);
   [[nodiscard]] NodeId quoted(NodeId characters);
@@ -35,6 +48,8 @@ class JsonText {
   [[nodiscard]] NodeId string_except(const std::vector<std::string>& names);
   // Exactly this value.
   [[nodiscard]] NodeId constant(const Json& value);
+  // The name of a member.
+  [[nodiscard]] NodeId name(const std::string& text);
   // "key": value
   [[nodiscard]] NodeId member(NodeId key, NodeId value);
   [[nodiscard]] NodeId comma();  // with space on both sides
@@ -44,9 +59,11 @@ class JsonText {
 
  private:
   struct Prefix;
+  [[nodiscard]] NodeId any_string();
   [[nodiscard]] NodeId rest_behind(const Prefix& prefix, const std::vector<NodeId>& rests);
 
   Builder& builder_;
+  std::optional<MemberForm> spelling_;
   int32_t string_rule_ = 0, number_rule_ = 0, integer_rule_ = 0, value_rule_ = 0, object_rule_ = 0, array_rule_ = 0;
 };
 

@@ -127,6 +127,12 @@ std::string tool_grammar_text(const ToolRequest& request, const ToolCallFormat& 
                         {"close", marked(as->close)},
                         {"python_words", as->python_words}};
   }
+  if (const auto& as = format.members) {
+    text["members"] = {{"middle", marked(as->middle)},
+                       {"separator", marked(as->separator)},
+                       {"quote", marked(as->quote)},
+                       {"python_words", as->python_words}};
+  }
   text["functions"] = request.functions;
   return text.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -136,7 +142,8 @@ namespace {
 
 class ToolCalls {
  public:
-  ToolCalls(std::string_view text, Budget& budget) : given_(parse(text)), builder_(budget), text_(builder_) {
+  ToolCalls(std::string_view text, Budget& budget)
+      : given_(parse(text)), members_(members_of(given_)), builder_(budget), text_(builder_, members_) {
     if (!given_.contains("elements")) return;
     const Json& as = given_["elements"];
     elements_ = {control_tokens(as["open"]), control_tokens(as["string_middle"]), control_tokens(as["middle"]),
@@ -181,13 +188,14 @@ class ToolCalls {
 
   NodeId arguments_of(Builder& builder, JsonText& text, const Json& parameters, bool strict) const {
     if (elements_) return json_elements(builder, text, parameters, strict, *elements_);
+    if (members_) return json_members(builder, text, parameters, strict, *members_);
     return json_document(builder, text, parameters, strict);
   }
 
   // ERRORS: why no grammar is made of them.
   void check(const Json& parameters, bool strict) {
     Builder builder(builder_.budget());
-    JsonText text(builder);
+    JsonText text(builder, members_);
     const NodeId arguments = arguments_of(builder, text, parameters, strict);
     const int32_t rule = builder.new_rule("arguments");
     builder.define(rule, arguments);
@@ -218,10 +226,19 @@ class ToolCalls {
     return text;
   }
 
+  static std::optional<MemberForm> members_of(const Json& given) {
+    const auto found = given.find("members");
+    if (found == given.end()) return std::nullopt;
+    const Json& as = *found;
+    return MemberForm{control_tokens(as["middle"]), control_tokens(as["separator"]), control_tokens(as["quote"]),
+                      as["python_words"].get<bool>()};
+  }
+
   Json given_;
+  std::optional<MemberForm> members_;  // as which the arguments are written
   Builder builder_;
   JsonText text_;
-  std::optional<ElementForm> elements_;  // as which the arguments are written
+  std::optional<ElementForm> elements_;  // the same
 };
 
 }  // namespace

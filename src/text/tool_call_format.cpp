@@ -22,9 +22,9 @@ constexpr std::string_view kName = "probe_function";
 constexpr std::string_view kKey = "probe_key", kValue = "probe_value";
 constexpr std::string_view kArguments = R"({"probe_key": "probe_value"})";
 constexpr std::string_view kOtherKey = "probe_number", kOtherValue = "271828";
-constexpr std::string_view kFlagKey = "probe_flag";
+constexpr std::string_view kFlagKey = "probe_truth";
 constexpr std::string_view kThreeArguments =
-    R"({"probe_key": "probe_value", "probe_number": 271828, "probe_flag": true})";
+    R"({"probe_key": "probe_value", "probe_number": 271828, "probe_truth": true})";
 constexpr std::string_view kResult = "probe_result";
 constexpr std::string_view kAnswer = "probe_answer";
 constexpr std::string_view kSystem = "probe_system";
@@ -54,6 +54,9 @@ std::string instruction(const ToolCallFormat& format) {
       arguments = as->string_middle == as->middle ? element(as->middle, "VALUE")
                                                   : element(as->string_middle, "STRING") + element(as->middle, "JSON");
       arguments += "...";
+    } else if (const auto& member = format.members) {
+      arguments = "PARAMETER" + member->middle + member->quote + "STRING" + member->quote + member->separator +
+                  "PARAMETER" + member->middle + "VALUE" + member->separator + "...";
     }
     for (const FormPart& part : parts_of(format.begin + "NAME" + format.middle + arguments + format.end)) {
       form += part.text;
@@ -180,9 +183,11 @@ bool read_elements(const std::string& head, const std::string& between, const st
 
 // How a template writes kArguments.
 std::string written_arguments(const ToolCallFormat& format) {
-  if (!format.elements) return std::string(kArguments);
-  const ElementForm& as = *format.elements;
-  return std::string(as.open).append(kKey).append(as.string_middle).append(kValue).append(as.close);
+  if (const auto& as = format.elements)
+    return std::string(as->open).append(kKey).append(as->string_middle).append(kValue).append(as->close);
+  if (const auto& as = format.members)
+    return std::string(kKey).append(as->middle).append(as->quote).append(kValue).append(as->quote);
+  return std::string(kArguments);
 }
 
 class Probe {
@@ -231,7 +236,7 @@ class Probe {
     format.from_template = true;
     const size_t name = body->find(kName);
     const size_t arguments = body->find(kArguments, name == body->npos ? name : name + kName.size());
-    if (arguments == body->npos) return with_elements(std::move(format));
+    if (arguments == body->npos) return with_parts(std::move(format));
     const size_t behind = arguments + kArguments.size();
     format.begin = body->substr(0, name);
     format.middle = body->substr(name + kName.size(), arguments - name - kName.size());
@@ -239,59 +244,92 @@ class Probe {
     return format;
   }
 
-  // The same where the arguments are elements: by calls with none, and with three of them.
-  [[nodiscard]] std::optional<ToolCallFormat> with_elements(ToolCallFormat format) const {
+  // The same where the arguments are elements or members: by calls with none, and with three of them.
+  [[nodiscard]] std::optional<ToolCallFormat> with_parts(ToolCallFormat format) const {
     const std::optional<std::string> none = body_of(1, "{}"), three = body_of(1, kThreeArguments);
     if (!none || !three) return std::nullopt;
     const auto empty = texts_around(*none, {kName});
     const auto parts = texts_around(*three, {kName, kKey, kValue, kOtherKey, kOtherValue, kFlagKey});
     if (!empty || !parts) return std::nullopt;
     const auto &begin = (*parts)[0], &string_middle = (*parts)[2], &middle = (*parts)[4], &rest = parts->back();
-    const std::string& between = (*parts)[3];
+    const std::string &between = (*parts)[3], &plain_between = (*parts)[5];
     const bool python = rest.starts_with(middle + "True");
-    const bool alike = (*empty)[0] == begin && (*parts)[5] == between;
-    const bool tells_strings = !middle.ends_with(string_middle) && !string_middle.ends_with(middle);
-    if (!alike || (string_middle != middle && !tells_strings) || !(python || rest.starts_with(middle + "true")))
-      return std::nullopt;
+    if ((*empty)[0] != begin || !(python || rest.starts_with(middle + "true"))) return std::nullopt;
     format.begin = begin;
+    const std::string tail = rest.substr(middle.size() + std::string_view("true").size());
+    if (between != plain_between) {
+      const std::string quote = string_middle.substr(std::min(middle.size(), string_middle.size()));
+      format.members = {.middle = middle, .separator = plain_between, .quote = quote, .python_words = python};
+      format.middle = (*parts)[1];
+      format.end = tail;
+      const bool read = string_middle == middle + quote && between == quote + plain_between && has_members(format) &&
+                        empty->back() == format.middle + format.end;
+      return read ? std::optional(format) : std::nullopt;
+    }
+    const bool tells_strings = !middle.ends_with(string_middle) && !string_middle.ends_with(middle);
+    if (string_middle != middle && !tells_strings) return std::nullopt;
     format.elements = {
         .open = "", .string_middle = string_middle, .middle = middle, .close = "", .python_words = python};
-    const std::string tail = rest.substr(middle.size() + std::string_view("true").size());
     const bool read = read_elements((*parts)[1], between, tail, empty->back(), format);
     return read && !trimmed(format.end).empty() ? std::optional(format) : std::nullopt;
   }
 
-  // Also finds out whether the calls are counted.
+  // Whether members between those texts can be told apart, and are written within objects as MemberForm says.
+  [[nodiscard]] bool has_members(const ToolCallFormat& format) const {
+    const MemberForm& as = *format.members;
+    const bool braces = format.middle.ends_with('{') && format.end.starts_with('}');
+    const bool parentheses = format.middle.ends_with('(') && format.end.starts_with(')');
+    const bool marks = (as.middle == ":" || as.middle == "=") && trimmed(as.separator) == "," && !as.quote.empty();
+    if (!(braces || parentheses) || !marks) return false;
+    const std::string_view inner = R"({"probe_key": {"probe_name": "probe_value"}})";
+    const std::optional<std::string> text = body_of(1, inner);
+    const auto parts = text ? texts_around(*text, {kKey, "probe_name", kValue}) : std::nullopt;
+    if (!parts) return false;
+    return as.has_long_quote() ? (*parts)[1] == as.middle + "{" && (*parts)[2] == ":" + as.quote
+                               : as.quote == "'" || as.quote == "\"";
+  }
+
+  // Also finds out whether the calls are counted, before their names or behind.
   void find_separator_of_names(ToolCallFormat& format) const {
     format.separator.clear();
     const std::string written = written_arguments(format);
-    const auto call = [&](std::string_view middle) { return std::string(kName).append(middle).append(written); };
-    const std::string first = format.begin + call(format.middle);
-    const std::optional<std::string> body = body_of(2);
-    const size_t name = body && body->starts_with(first) ? body->find(kName, first.size()) : std::string::npos;
-    const size_t arguments = name == std::string::npos ? name : body->find(written, name);
-    if (arguments != std::string::npos) {
-      const std::string separator = body->substr(first.size(), name - first.size());
-      const std::string middle = body->substr(name + kName.size(), arguments - name - kName.size());
-      const std::optional<size_t> index = index_place(format.middle, middle);
-      std::string third = middle;
-      if (index) ++third[*index];
-      const std::optional<std::string> three = body_of(3);
-      const bool repeats = (index || middle == format.middle) && three &&
-                           three->starts_with(first + separator + call(middle) + separator + call(third));
-      if (repeats) format.separator = separator;
-      if (repeats && index) format.middle.replace(*index, 1, kCallIndexMark);
+    const std::optional<std::string> three = body_of(3);
+    const auto parts = three ? texts_around(*three, {kName, written, kName, written, kName, written}) : std::nullopt;
+    if (!parts || (*parts)[0] != format.begin || (*parts)[1] != format.middle) return;
+    std::string separator = (*parts)[2];
+    const std::string &middle = (*parts)[3], &next_separator = (*parts)[4], &next_middle = (*parts)[5];
+    if (separator != next_separator) {
+      const std::optional<size_t> index = index_place(separator, next_separator);
+      if (!index) return;
+      const std::string behind = separator.substr(*index + 1);
+      const std::string counted = static_cast<char>(separator[*index] - 1) + behind;
+      if (!format.begin.ends_with(counted)) return;
+      format.begin.replace(format.begin.size() - counted.size(), 1, kCallIndexMark);
+      separator.replace(*index, 1, kCallIndexMark);
     }
+    if (middle != format.middle || middle != next_middle) {
+      const std::optional<size_t> index = index_place(format.middle, middle);
+      if (!index || index_place(middle, next_middle) != index) return;
+      format.middle.replace(*index, 1, kCallIndexMark);
+    }
+    format.separator = separator;
   }
 
-  // Where calls end a turn with another mark than answers do, or with none, the last one ends as each does. Whether
-  // that tells the end: all brackets are closed.
-  static bool ends_calls(ToolCallFormat& format) {
+  // Where calls end a turn with another mark than answers do, or with none, the last one ends as each does, if that
+  // closes all brackets, or else as calls do that nothing follows.
+  [[nodiscard]] bool ends_calls(ToolCallFormat& format) const {
     if (format.end.find(kResult) == format.end.npos) return true;
-    format.end.resize(common_length(format.separator, format.end));
-    const std::string whole = format.begin + format.middle + format.end;
-    return !format.end.empty() && std::ranges::count(whole, '{') == std::ranges::count(whole, '}') &&
-           std::ranges::count(whole, '[') == std::ranges::count(whole, ']');
+    const std::optional<std::string> last = body_of(1, kArguments, false);
+    const auto parts = last ? texts_around(*last, {kName, written_arguments(format)}) : std::nullopt;
+    const std::string followed = std::exchange(format.end, "");
+    for (const std::string& other : {format.separator, parts ? parts->back() : ""}) {
+      format.end = followed.substr(0, common_length(other, followed));
+      const std::string whole = format.begin + format.middle + format.end;
+      const bool closes = std::ranges::count(whole, '{') == std::ranges::count(whole, '}') &&
+                          std::ranges::count(whole, '[') == std::ranges::count(whole, ']');
+      if (closes && !format.end.empty()) return true;
+    }
+    return false;
   }
 
   // What stands between two calls; empty: the template writes one only.
@@ -320,7 +358,8 @@ class Probe {
 
   // What an answer of so many calls is, up to the end of its turn; where that is not there, the calls' results are,
   // too.
-  [[nodiscard]] std::optional<std::string> body_of(int count, std::string_view arguments = kArguments) const {
+  [[nodiscard]] std::optional<std::string> body_of(int count, std::string_view arguments = kArguments,
+                                                   bool results = true) const {
     Json messages = Json::array({message("user", "probe")});
     const std::optional<std::string> asked = render(messages, false), prompt = render(messages, true);
     Json answer = message("assistant", "");
@@ -334,7 +373,7 @@ class Probe {
     }
     messages.push_back(std::move(answer));
     // With results, so that it is no last message, which some templates treat otherwise.
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; results && i < count; ++i) {
       messages.push_back(message("tool", kResult));
       messages.back()["tool_call_id"] = kCallIdMark;
       messages.back()["name"] = kName;
@@ -472,7 +511,7 @@ bool ToolCallFormat::has_ids() const {
 }
 
 std::string ToolCallFormat::begin_mark() const {
-  const size_t json = std::min(begin.find('{'), begin.find(kCallIdMark));
+  const size_t json = std::min({begin.find('{'), begin.find(kCallIdMark), begin.find(kCallIndexMark)});
   const std::string_view before = std::string_view(begin).substr(0, json);
   const std::string_view mark = trimmed(before.substr(0, before.find_last_not_of("[ \t\r\n") + 1));
   const bool has_tags = elements && mark.starts_with('<') && mark.find('>') != mark.npos;
@@ -480,6 +519,7 @@ std::string ToolCallFormat::begin_mark() const {
 }
 
 std::string ToolCallFormat::call_end() const {
+  if (members) return end.substr(0, 1);
   if (!elements) return "";
   const auto differs = static_cast<size_t>(std::ranges::mismatch(separator, end).in2 - end.begin());
   const std::string common = separator.empty() ? end : end.substr(0, differs);
@@ -504,6 +544,7 @@ ToolCallFormat find_tool_call_format(const ChatTemplate& chat_template, const Ch
 std::vector<TokenId> tool_call_tokens(const ToolCallFormat& format, const Vocabulary& vocabulary) {
   std::vector<std::string> texts = {format.begin, format.middle, format.separator, format.end, "<|python_tag|>"};
   if (const auto& as = format.elements) texts.insert(texts.end(), {as->open, as->string_middle, as->middle, as->close});
+  if (const auto& as = format.members) texts.push_back(as->quote);
   return control_tokens_in(texts, vocabulary);
 }
 

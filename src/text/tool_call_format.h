@@ -6,7 +6,8 @@
 // models), <function=NAME>{...}</function>, DeepSeek's and Kimi's marks. Behind such a name the arguments may also be
 // elements, <parameter=NAME>VALUE</parameter> (Qwen3-Coder, Qwen3.5) or
 // <arg_key>NAME</arg_key><arg_value>VALUE</arg_value> (GLM), which may follow the name at once, and say whether the
-// value is a string (DeepSeek V3.2). A template that writes no calls gets a form of our own, a JSON list, of which the
+// value is a string (DeepSeek V3.2), or members in a spelling of their own, such as Python's in [NAME(KEY='VALUE')]
+// (LFM2.5; Gemma 4 has another). A template that writes no calls gets a form of our own, a JSON list, of which the
 // conversation tells the model (adapt_to_format()).
 #pragma once
 
@@ -18,6 +19,7 @@
 
 #include "text/chat_template.h"
 #include "text/element_form.h"
+#include "text/member_form.h"
 #include "text/vocabulary.h"
 
 namespace inflight {
@@ -35,25 +37,27 @@ struct FormPart {
 };
 [[nodiscard]] std::vector<FormPart> parts_of(std::string_view form);
 
-// An answer: begin NAME middle ARGUMENTS (separator NAME middle ARGUMENTS)* end, the arguments being a JSON object or
-// elements.
+// An answer: begin NAME middle ARGUMENTS (separator NAME middle ARGUMENTS)* end, the arguments being a JSON object,
+// elements or members.
 struct ToolCallFormat {
   std::string begin = R"([{"name": ")";
   std::string middle = R"(", "arguments": )";
   std::string separator = R"(}, {"name": ")";  // empty: one call an answer
   std::string end = "}]";
-  bool from_template = false;           // else this form of our own
-  bool plain_name = false;              // the name is read between its marks, not as a member "name" of a JSON object
-  std::optional<ElementForm> elements;  // of the arguments; only with plain_name
-  bool tells_tools = false;             // whether the template tells the model of the functions
-  bool system_message = true;           // whether it takes one
+  bool from_template = false;  // else this form of our own
+  bool plain_name = false;     // the name is read between its marks, not as a member "name" of a JSON object
+  // Of the arguments, at most one of the two; only with plain_name.
+  std::optional<ElementForm> elements;
+  std::optional<MemberForm> members;
+  bool tells_tools = false;    // whether the template tells the model of the functions
+  bool system_message = true;  // whether it takes one
 
   [[nodiscard]] bool has_ids() const;
   // What no other answer has, before the JSON of the first call and behind that of the last; empty: nothing there. With
   // plain_name: before the first name or id (with elements, of tags the first one only), and all behind the last call.
   [[nodiscard]] std::string begin_mark() const;
   [[nodiscard]] std::string end_mark() const;
-  // With elements: what ends a call's arguments; `separator` and `end` begin with it. Else nothing.
+  // With elements or members: what ends a call's arguments; `separator` and `end` begin with it. Else nothing.
   [[nodiscard]] std::string call_end() const;
 };
 

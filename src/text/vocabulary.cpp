@@ -15,7 +15,7 @@ namespace {
 
 // Files often state only one of the tokens that end an answer, and not always as control tokens; llama.cpp goes by such
 // names, too.
-constexpr std::array<std::string_view, 17> kEndNames = {"<|im_end|>",
+constexpr std::array<std::string_view, 19> kEndNames = {"<|im_end|>",
                                                         "<|endoftext|>",
                                                         "<|eot_id|>",
                                                         "<|end|>",
@@ -31,6 +31,8 @@ constexpr std::array<std::string_view, 17> kEndNames = {"<|im_end|>",
                                                         "_<EOT>",
                                                         "[EOT]",
                                                         "<end_of_utterance>",
+                                                        "<|calls|>",
+                                                        "[e~[",
                                                         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
 
 bool is_end_name(std::string_view text) { return std::ranges::find(kEndNames, text) != kEndNames.end(); }

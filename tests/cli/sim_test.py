@@ -449,7 +449,7 @@ def check_shared_options(folder):
                 setup.pop(key, None)
         assert live == simulated, (options, live, simulated)
         same = {key for key, value in plain.items() if simulated.get(key) == value}
-        models = {"sliding_window", "has_state", "kept_states", "draft_model", "local_window", "local_slots"}
+        models = {"sliding_window", "has_state", "kept_states", "draft_model", "local_window", "local_slots", "local_share"}
         assert same <= models | {"max_num_partial_prefills", "host_cache_blocks"}, same
 
 

@@ -276,6 +276,41 @@ TEST(Eviction, GdsfEqualsItsDefinition) {
   EXPECT_EQ(hits_of("gdsf", trace), hits);
 }
 
+// A chain of five blocks, and one that was asked for again: in a block's two tokens at the chain's end layers see 9 and
+// 10 tokens, or 2 each where all have a window of two; the other block's see 1 and 2 and count twice.
+TEST(Eviction, CostsAreOfWhatLayersSee) {
+  for (const bool windowed : {false, true}) {
+    const KvBlocks::Options options{.block_count = 6, .block_token_count = 2, .local_window = 2};
+    SchedulerSetup setup{.blocks = options};
+    setup.config.local_share = windowed ? 1.0 : 0.0;
+    const auto strategy = make_eviction_policy("gdsf", setup, {});
+    KvBlocks blocks(options, *strategy);
+    const LatencyModel latency({0.0, 0.0, 0.0, 1000.0, 0.0, 0.0});
+    strategy->attach(blocks, latency);
+    const auto store = [&](int32_t count, TokenId first) {
+      std::vector<BlockId> table;
+      EXPECT_TRUE(blocks.try_extend(table, count));
+      PrefixKey key = root_key(0);
+      for (int32_t i = 0; i < count; ++i) {
+        const std::vector<TokenId> tokens = {first, i};
+        key = child_key(key, tokens);
+        const BlockId parent = i == 0 ? kNoBlock : table[static_cast<size_t>(i) - 1];
+        EXPECT_TRUE(blocks.try_publish(table, {.index = i, .content = {key, 0, parent, tokens}, .owner = {}}));
+      }
+      return table;
+    };
+    std::vector<BlockId> chain = store(5, 1), other = store(1, 2);
+    blocks.note_hits(other, 0);
+    const BlockId chain_end = chain.back(), alone = other.front();
+    blocks.release(chain);
+    blocks.release(other);
+    std::vector<BlockId> taken;
+    EXPECT_TRUE(blocks.try_extend(taken, 1));
+    EXPECT_EQ(taken.front(), windowed ? chain_end : alone);
+    blocks.release(taken);
+  }
+}
+
 // Conversations of several turns. tlru first drops what a turn can do without: those tails that would be computed anew
 // within the threshold; the heads that keep long conversations fast stay.
 TEST(Eviction, TlruKeepsTheHeadsOfLongConversations) {

@@ -3,6 +3,7 @@
 """Calls of functions in the model's own form: what published chat templates write for a call, by Python's jinja2, is what the
 grammar lets come, and what comes under the grammar is read by the rules that vLLM's parsers have for that form.
     tool_calls_test.py RENDER_CHAT FOLLOW_GRAMMAR MODEL SHARED_DATA"""
+import ast
 import json
 import pathlib
 import re
@@ -167,6 +168,47 @@ class Elements(unittest.TestCase):
                         self.assertIn(arguments.pop("city"), ("Zürich \"4\"", "{Rome}"), text)
                         self.assertLessEqual(set(arguments.pop("days")), set(range(1, 10)), text)
                         self.assertLessEqual(set(arguments), {"note"}, text)
+
+
+class PythonCalls(unittest.TestCase):
+    """Calls as a list of Python's, by a template of our own; read by Python's own parser, as vLLM reads them."""
+    TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}, "note": {"type": "string", "maxLength": 5},
+                                         "unit": {"enum": ["it's", "F\"", None]}, "warm": {"type": "boolean"},
+                                         "more": {"type": "array", "items": {"type": "object"}}},
+        "required": ["city", "warm"], "additionalProperties": False}}} for name in ("get_weather", "get_time")]
+    TEMPLATE = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}<calls>[{% for c in m.tool_calls %}"
+                "{{ '' if loop.first else ', ' }}{{ c.function.name }}({% for k, v in c.function.arguments | items %}"
+                "{{ '' if loop.first else ', ' }}{{ k }}={{ \"'\" + v + \"'\" if v is string else v }}{% endfor %})"
+                "{% endfor %}]</calls>{% endif %}[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
+
+    @staticmethod
+    def read(text):
+        calls = ast.parse(text.removeprefix("<calls>").removesuffix("</calls>"), mode="eval").body.elts
+        return [(call.func.id, {one.arg: ast.literal_eval(one.value) for one in call.keywords}) for call in calls]
+
+    def test_both_ways(self):
+        weather = ("get_weather", {"city": "Zürich \"4\"", "unit": "F\"", "warm": True, "more": [{"a": [1, None, "x"]}]})
+        time = ("get_time", {"city": "", "warm": False})
+        good = [written(self.TEMPLATE, "own", calls) for calls in ([weather], [time, weather], [weather, time, time])]
+        self.assertEqual(self.read(good[1]), [time, weather])  # what is compared with is right itself
+        bad = [good[0].replace("get_weather", "get_wether"), good[0].replace("city", "town"), good[0][:-1], good[0] + "x",
+               good[0].replace("True", "true"), good[0].replace("'F", "'G"), good[1].replace("city=''", "city='a'b'")]
+        done, = follow([{**task_of(self.TEMPLATE, good + bad, walks=40), "text": json.dumps(
+            {"tools": self.TOOLS, "tool_choice": "required"})}])
+        self.assertTrue(done["from_template"])
+        self.assertEqual(done["accepted"], [True] * len(good) + [False] * len(bad))
+        ended = [text for text in done["walks"] if not text.endswith("<no end>")]
+        self.assertGreater(len(ended), 0)
+        for text in ended:
+            for name, arguments in self.read(text):
+                self.assertIn(name, ("get_weather", "get_time"))
+                self.assertIsInstance(arguments.pop("city"), str)
+                self.assertIsInstance(arguments.pop("warm"), bool)
+                self.assertIn(arguments.pop("unit", None), ("it's", "F\"", None), text)
+                self.assertLessEqual(len(arguments.pop("note", "")), 5, text)
+                self.assertTrue(all(isinstance(one, dict) for one in arguments.pop("more", [])), text)
+                self.assertEqual(arguments, {})
 
 
 class ToolCalls(unittest.TestCase):

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "call_cases.h"
 #include "server/tool_call_parser.h"
 
 namespace inflight::server {
@@ -195,32 +196,6 @@ Json callable_with_parameters() {
   return tools;
 }
 
-struct AnswerCase {
-  std::string text, shown;
-  std::vector<std::string> calls;
-};
-
-// What the parser makes of the answer, cut at every place.
-void expect_calls_of(const AnswerCase& wanted, const CallMarks& marks) {
-  for (size_t step = 1; step <= wanted.text.size(); ++step) {
-    ToolCallParser parser(callable_with_parameters(), marks);
-    std::string shown;
-    std::vector<ToolCall> calls;
-    const auto take = [&](const AnswerParts& found) {
-      for (const AnswerPart& part : found.parts) {
-        shown += part.text;
-        if (part.call) append_delta(*part.call, calls);
-      }
-    };
-    for (size_t i = 0; i < wanted.text.size(); i += step) take(parser.push(wanted.text.substr(i, step)));
-    take(parser.finish());
-    EXPECT_EQ(shown, wanted.shown) << wanted.text << " in steps of " << step;
-    std::vector<std::string> found;
-    for (const ToolCall& call : calls) found.push_back(call.name + call.arguments);
-    EXPECT_EQ(found, wanted.calls) << wanted.text << " in steps of " << step;
-  }
-}
-
 TEST(ToolCallParser, FindsCallsWhoseArgumentsAreElements) {
   const std::string f =
       "<tool_call>\n<function=f>\n" + element("text", "a</b>") + element("count", "1") + "</function>\n</tool_call>";
@@ -238,7 +213,7 @@ TEST(ToolCallParser, FindsCallsWhoseArgumentsAreElements) {
       {"<tool_call>\n<func", "<tool_call>\n<func", {}},
       {"<tool_call>\n{\"name\": \"f\"}", "<tool_call>\n{\"name\": \"f\"}", {}},  // not this model's form
   };
-  for (const AnswerCase& each : cases) expect_calls_of(each, kQwenCalls);
+  for (const AnswerCase& each : cases) expect_calls_of(each, callable_with_parameters(), kQwenCalls);
 }
 
 // Where no mark stands behind names, of which one begins another.
@@ -257,7 +232,7 @@ TEST(ToolCallParser, FindsNamesThatEndWhereElementsBegin) {
       {"<tool_call>fx</tool_call>", "<tool_call>fx</tool_call>", {}},
       {"<tool_call></tool_call>", "<tool_call></tool_call>", {}},
   };
-  for (const AnswerCase& each : cases) expect_calls_of(each, kGlmCalls);
+  for (const AnswerCase& each : cases) expect_calls_of(each, callable_with_parameters(), kGlmCalls);
 }
 
 }  // namespace

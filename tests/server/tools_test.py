@@ -145,6 +145,29 @@ class Tools(unittest.TestCase):
         with serving(template) as server:
             self.check(server, "<f=get_")
 
+    def test_members(self):
+        """As Gemma 4 writes calls, and in Python's spelling, of which the model may take either quote."""
+        template = ("{% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for c in m.tool_calls or [] %}"
+                    "<call>{{ c.function.name }}BEGIN{% for k, v in c.function.arguments | items %}"
+                    "{{ '' if loop.first else ', ' }}{{ k }}=TEXT{% endfor %}END</call>{% endfor %}"
+                    "[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
+        quoted = ("{% if v is string %}<|\"|>{{ v }}<|\"|>{% elif v is mapping %}{{ '{' }}{% for a, b in v | items %}{{ a }}:"
+                  "<|\"|>{{ b }}<|\"|>{% endfor %}{{ '}' }}{% else %}{{ v | tojson }}{% endif %}")
+        python = "{{ \"'\" + v + \"'\" if v is string else v }}"
+        with serving(template.replace("BEGIN", "{{ '{' }}").replace("END", "}").replace("=TEXT", ":" + quoted)) as server:
+            self.check(server, "<call>get_")
+        with serving(template.replace("BEGIN", "(").replace("END", ")").replace("TEXT", python)) as server:
+            for seed in range(1, 5):
+                body = {**ASK, "tools": TOOLS, "tool_choice": "required", "seed": seed}
+                whole = server.post("/v1/chat/completions", body)["choices"][0]["message"]
+                content, calls, _ = joined(server.stream("/v1/chat/completions", body))
+                self.assertEqual([call["function"] for call in calls], [call["function"] for call in whole["tool_calls"]])
+                self.assertEqual((content, whole["content"] or ""), ("", ""))
+                for call in calls:
+                    arguments = json.loads(call["function"]["arguments"])
+                    self.assertIn(arguments["city"], ("Rome", "Zürich"))
+                    self.assertIsInstance(arguments["warm"], bool)
+
     def test_free_calls(self):
         """The model may write what it likes, but what begins as a call goes on as one. Biases make it write nothing but "<" and
         "{", and the template says that "<{" begins a call."""

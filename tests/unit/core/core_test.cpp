@@ -4,9 +4,12 @@
 // Method: one value out of range at a time; the message must hold the field's name and the value.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/error.h"
+#include "core/attended_tokens.h"
 #include "core/kv_layout.h"
 #include "core/model_spec.h"
 #include "core/request.h"
@@ -146,6 +149,34 @@ TEST(KvLayout, EightBitsTakeLittleMoreThanHalf) {
   EXPECT_NE(message_of([&] { (void)KvLayout::of(spec, 16, KvType::Q8_0); }, ErrorCode::InvalidArgument)
                 .find("kv_cache_dtype is q8_0"),
             std::string::npos);
+}
+
+// Layer by layer and token by token, as a model with local layers sees them.
+TEST(AttendedTokens, AreTheMeanOfWhatLayersSee) {
+  ModelSpec spec = small_model();
+  for (const int32_t layers : {2, 7, 26}) {
+    for (const int32_t every : {2, 6}) {
+      spec.layer_count = layers;
+      spec.local_window = 20;
+      spec.global_every = every;
+      for (const int32_t computed : {0, 5, 19, 20, 300}) {
+        for (const int32_t count : {0, 1, 14, 15, 16, 90}) {
+          int64_t seen = 0;
+          for (int32_t layer = 0; layer < layers; ++layer) {
+            for (int32_t position = computed; position < computed + count; ++position)
+              seen += spec.is_local(layer) ? std::min(position + 1, 20) : position + 1;
+          }
+          const int64_t mean =
+              attended_tokens(computed, count, {.local_window = 20, .local_share = spec.local_share()});
+          EXPECT_LE(std::abs(2 * (mean * layers - seen)), layers)
+              << layers << ' ' << every << ' ' << computed << ' ' << count;
+        }
+      }
+    }
+  }
+  spec.local_window = 0;
+  EXPECT_EQ(spec.local_share(), 0.0);
+  EXPECT_EQ(attended_tokens(300, 7, {.sliding_window = 20}), 7 * 20);
 }
 
 TEST(FinishReason, HasTheWordsOfTheApi) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: what an answer may be behind reasoning, and in the channels of Harmony, is what its request asks for, in the
 // form that the chat template has. Truth: answers written by hand, token by token of the demo model.
+//
+// Covers: engine/describe_text.cpp
 #include <gtest/gtest.h>
 
 #include "engine/runtime.h"

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "support/expect_error.h"
 #include "support/scheduler_world.h"
@@ -52,6 +53,25 @@ TEST(LocalSlots, WhatIsHeldDoesNotGrowWithTheSequence) {
       EXPECT_LE(slots, options.blocks.local_slots);
       EXPECT_EQ(world.blocks().local_slots().held_count(), 0);
       for (uint64_t request = 1; request <= 4; ++request) EXPECT_EQ(world.record(request).finish, FinishReason::Length);
+    }
+  }
+}
+
+// What a prompt attends to: two of three layers see the window, one all that is before, whatever the chunk.
+TEST(LocalSlots, AttentionIsTheMeanOfTheLayers) {
+  for (const int32_t slots : {0, 60}) {
+    for (const int32_t chunk : {1, 7, 0}) {
+      WorldOptions options = with_slots(2, 60, slots);
+      options.config.local_share = 2.0 / 3.0;
+      options.config.long_prefill_token_threshold = chunk;
+      SchedulerWorld world(options);
+      world.add({.prompt = random_prompt(150, 1), .max_tokens = 1});
+      world.run();
+      int64_t seen = 0;
+      for (int32_t position = 0; position < 150; ++position)
+        seen += 2 * std::min(position + 1, kLocalWindow) + position + 1;
+      const SchedulerStats& stats = world.scheduler().stats();
+      EXPECT_LE(std::abs(2 * (3 * stats.attended_tokens - seen)), 3 * stats.steps) << slots << ' ' << chunk;
     }
   }
 }

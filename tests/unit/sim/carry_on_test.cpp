@@ -100,6 +100,15 @@ TEST(CarryOn, EqualWithReplicas) {
   EXPECT_GT(skipped, 0);
 }
 
+// Whose windows are full reads no more in the next step.
+TEST(CarryOn, NotWhereLayersHaveWindowsOfTheirOwn) {
+  int64_t skipped = 0;
+  expect_equal_runs({{"workload", "closed,requests=20,prompt=16,output=100"},
+                     {"device", "pocl-135m,local_window=40,local_share=0.8"}},
+                    skipped);
+  EXPECT_EQ(skipped, 0);
+}
+
 TEST(CarryOn, LongOutputsTakeFewPlans) {
   const Json spec = {{"workload", "closed,requests=64,output=1000"},
                      {"max_num_seqs", 64},

@@ -55,7 +55,7 @@ TEST(DeviceModel, JitterIsDrawnForEachStep) {
   plan.entries.emplace_back();
   plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 1;
   plan.entries[0].phase = Phase::Decode;
-  const TimeNs once = model.device_time(DeviceWork::of(plan, 0));
+  const TimeNs once = model.device_time(DeviceWork::of(plan, {}));
   int64_t single = 0, triple = 0;
   for (int i = 0; i < 400; ++i) {
     executor.submit(plan);
@@ -96,16 +96,46 @@ TEST(DeviceModel, ASlidingWindowBoundsWhatIsAttendedTo) {
     all += position + 1;
     seen += std::min(position + 1, 100);
   }
-  EXPECT_EQ(DeviceWork::of(plan, 0).decode_context, 251);
-  EXPECT_EQ(DeviceWork::of(plan, 0).prefill_pairs, all);
-  EXPECT_EQ(DeviceWork::of(plan, 100).decode_context, 100);
-  EXPECT_EQ(DeviceWork::of(plan, 100).prefill_pairs, seen);
+  EXPECT_EQ(DeviceWork::of(plan, {}).decode_context, 251);
+  EXPECT_EQ(DeviceWork::of(plan, {}).prefill_pairs, all);
+  EXPECT_EQ(DeviceWork::of(plan, {.sliding_window = 100}).decode_context, 100);
+  EXPECT_EQ(DeviceWork::of(plan, {.sliding_window = 100}).prefill_pairs, seen);
   DeviceProfile profile = simple();
   profile.kv_bytes_per_token = 1000;
   const TimeNs whole = DeviceModel(profile).transfer_time(100);
   profile.sliding_window = 100;
   EXPECT_EQ(DeviceModel(profile).transfer_time(5000), whole);
   EXPECT_EQ(parse_device_profile(to_json(profile), "p.json").sliding_window, 100);
+}
+
+// The same in three of four layers: the others see all.
+TEST(DeviceModel, WindowsOfSomeLayersBoundWhatTheseAttendTo) {
+  BatchPlan plan;
+  plan.entries.resize(2);
+  plan.entries[0].computed_token_count = 499;
+  plan.entries[0].scheduled_token_count = 4;
+  plan.entries[0].draft_token_count = 3;
+  plan.entries[0].phase = Phase::Decode;
+  plan.entries[1].computed_token_count = 90;
+  plan.entries[1].scheduled_token_count = 20;
+  plan.entries[1].phase = Phase::Prefill;
+  int64_t seen = 0;
+  for (int position = 90; position < 110; ++position) seen += 3 * std::min(position + 1, 100) + position + 1;
+  DeviceProfile profile = simple();
+  profile.local_window = 100;
+  profile.local_share = 0.75;
+  const DeviceWork work = DeviceWork::of(plan, profile.windows());
+  EXPECT_EQ(work.decode_context, (3 * 100 + 500) / 4);
+  EXPECT_LE(std::abs(2 * (4 * work.prefill_pairs - seen)), 4);
+  EXPECT_LE(std::abs(2 * (4 * work.draft_pairs - (9 * 100 + 501 + 502 + 503))), 4);
+  profile.kv_bytes_per_token = 1000;
+  const TimeNs windowed = DeviceModel(profile).transfer_time(5000);
+  const DeviceProfile read = parse_device_profile(to_json(profile), "p.json");
+  EXPECT_EQ(DeviceModel(read).transfer_time(5000), windowed);
+  profile.local_window = 0;
+  EXPECT_EQ(DeviceModel(profile).transfer_time((3 * 100 + 5000) / 4), windowed);
+  profile.local_share = 1.5;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "local_share is 1.5, allowed: 0 to 1", [&] { profile.validate(); });
 }
 
 // checklist 124: a sequence that carries three guesses: four rows of the linear layers and of sampling; K and V are
@@ -120,18 +150,18 @@ TEST(DeviceModel, GuessesAreRowsOfTheirSequence) {
   plan.entries[0].computed_token_count = 250;
   plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 1;
   plan.entries[0].phase = Phase::Decode;
-  const TimeNs without = model.device_time(DeviceWork::of(plan, 0));
+  const TimeNs without = model.device_time(DeviceWork::of(plan, {}));
   plan.entries[0].scheduled_token_count = plan.scheduled_token_count = 4;
   plan.entries[0].draft_token_count = 3;
-  const DeviceWork work = DeviceWork::of(plan, 0);
+  const DeviceWork work = DeviceWork::of(plan, {});
   EXPECT_EQ(work.decode_context, 251);
   EXPECT_EQ(work.draft_pairs, 252 + 253 + 254);
   EXPECT_EQ(work.draft_tokens, 3);
   EXPECT_EQ(work.prompts, 0);
   const double guesses_us = 3 * (10.0 + 7.0) + (252 + 253 + 254) * profile.pair_ns * 1e-3;
   EXPECT_NEAR(static_cast<double>(model.device_time(work) - without), guesses_us * 1e3, 2.0);
-  EXPECT_EQ(DeviceWork::of(plan, 100).decode_context, 100);
-  EXPECT_EQ(DeviceWork::of(plan, 100).draft_pairs, 300);
+  EXPECT_EQ(DeviceWork::of(plan, {.sliding_window = 100}).decode_context, 100);
+  EXPECT_EQ(DeviceWork::of(plan, {.sliding_window = 100}).draft_pairs, 300);
 }
 
 TEST(DeviceModel, TensorParallelDividesWorkAndAddsExchange) {
@@ -248,7 +278,7 @@ TEST(DeviceModel, TimesThatCannotBeCountedAreRefused) {
   profile.pair_ns = 1e9;
   const DeviceModel model(profile);
   const char* const message = "s for one step or transfer, allowed: up to 1000000000 s";
-  for (const int64_t tokens : {2'000'000, 16'000'000}) {
+  for (const int32_t tokens : {2'000'000, 16'000'000}) {
     INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, [&] { static_cast<void>(model.transfer_time(tokens)); });
   }
   INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, message, [&] {

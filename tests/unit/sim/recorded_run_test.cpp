@@ -21,8 +21,9 @@ RecordedSim record_simulation(const std::string& workload, const SimOptions& opt
   TraceEncoder encoder(
       [&](std::span<const std::byte> record) { bytes.insert(bytes.end(), record.begin(), record.end()); }, true);
   RecordedSim recorded;
-  recorded.result =
-      run_simulation(options, make_workload(workload), SteadyClock(), {.trace = &encoder, .progress = {}});
+  const Workload requests = make_workload(workload);
+  encoder.begin(to_json(resolved_setup(options, requests)));
+  recorded.result = run_simulation(options, requests, SteadyClock(), {.trace = &encoder, .progress = {}});
   recorded.records = decode_trace(bytes);
   return recorded;
 }
@@ -49,6 +50,8 @@ TEST(RecordedRun, SaysWhatTheSimulationCounted) {
           "multiturn,requests=40,rate=2,prompt=20,prefix=64,turns=4,output=30",
           "uniform,requests=40,output=10-100,acceptance=0.8"}) {
       SimOptions options = tight_options(overlap);
+      options.device.local_window = 50;
+      options.device.local_share = overlap ? 0.8 : 0.0;
       options.setup.config.num_speculative_tokens = make_workload(workload).acceptance ? 3 : 0;
       const auto [result, records] = record_simulation(workload, options);
       const RecordedRun run = read_recorded_run(records, 0);
@@ -62,6 +65,10 @@ TEST(RecordedRun, SaysWhatTheSimulationCounted) {
       EXPECT_EQ(run.guesses.draft_tokens, result.scheduler.draft_tokens);
       EXPECT_EQ(run.guesses.accepted_tokens, result.scheduler.accepted_tokens);
       EXPECT_EQ(run.used_slots, result.scheduler.used_slot_steps);
+      int64_t pairs = 0;
+      for (const RecordedStep& step : run.steps)
+        pairs += step.work.decode_context + step.work.draft_pairs + step.work.prefill_pairs;
+      EXPECT_EQ(pairs, result.scheduler.attended_tokens);
       EXPECT_EQ(run.finished, std::ssize(result.requests));
       EXPECT_EQ(run.end, result.makespan);
       expect_same(run.ttft, result.ttft);

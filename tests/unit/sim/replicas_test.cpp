@@ -34,17 +34,29 @@ TEST(Replicas, PoolsCountAPromptOnce) {
 
 // What came over the link was not computed here: with all pools, a token each but the answers' last ones.
 TEST(Replicas, PoolsCountWhatTheyCompute) {
-  const nlohmann::json spec = {{"workload", "uniform,requests=50,prompt=2-300,output=1-40"}, {"prefix_caching", "off"}};
+  nlohmann::json spec = {{"workload", "uniform,requests=50,prompt=2-300,output=1-40"}, {"prefix_caching", "off"}};
   const Workload workload = load_workload(pools(spec));
-  int64_t tokens = workload.output_tokens() - 50, pairs = 0;
-  for (const SimRequest& request : workload.requests) {
-    tokens += request.prompt_tokens;
-    pairs += attended_tokens(0, request.prompt_tokens + request.output_tokens - 1, 0);
+  const auto all_pairs = [&](int32_t window) {
+    int64_t pairs = 0;
+    for (const SimRequest& request : workload.requests)
+      pairs += attended_tokens(0, request.prompt_tokens + request.output_tokens - 1, window);
+    return pairs;
+  };
+  int64_t tokens = workload.output_tokens() - 50;
+  for (const SimRequest& request : workload.requests) tokens += request.prompt_tokens;
+  const struct {
+    const char* windows;
+    int64_t pairs, tolerance;  // a half for each entry
+  } cases[] = {{"", all_pairs(0), 0},
+               {",sliding_window=100", all_pairs(100), 0},
+               {",local_window=100,local_share=0.5", (all_pairs(0) + all_pairs(100)) / 2, tokens / 2}};
+  for (const auto& [windows, pairs, tolerance] : cases) {
+    spec["device"] = std::string("gpu-7b") + windows;
+    const SimResult result = run_spec(pools(spec));
+    EXPECT_EQ(result.scheduler.preemptions, 0) << windows;
+    EXPECT_EQ(result.scheduler.scheduled_tokens, tokens) << windows;
+    EXPECT_LE(std::abs(result.scheduler.attended_tokens - pairs), tolerance) << windows;
   }
-  const SimResult result = run_spec(pools(spec));
-  EXPECT_EQ(result.scheduler.preemptions, 0);
-  EXPECT_EQ(result.scheduler.scheduled_tokens, tokens);
-  EXPECT_EQ(result.scheduler.attended_tokens, pairs);
 }
 
 TEST(Replicas, PoolsCountWhoIsRejectedAsRejected) {

@@ -95,6 +95,19 @@ TEST(Simulation, ASlidingWindowKeepsOnlyItsBlocks) {
   EXPECT_GT(test::simulated(spec)["preemptions"], 0);
 }
 
+// A decode at position p reads p + 1 tokens in one of four layers, in the others 64 at most; time is by just that.
+TEST(Simulation, LayersWithWindowsOfTheirOwnReadLess) {
+  const nlohmann::json spec = {{"workload", "closed,requests=1,prompt=16,output=384"},
+                               {"device", "unit,kv_read_ns=1000,local_window=64,local_share=0.75"},
+                               {"overlap", "off"}};
+  const auto result = test::simulated(spec);
+  int64_t quarters = 0;
+  for (int position = 16; position < 399; ++position) quarters += 3 * std::min(position + 1, 64) + position + 1;
+  const auto decodes = result["attended_tokens"].get<int64_t>() - 16 * 17 / 2;
+  EXPECT_LE(std::abs(4 * decodes - quarters), 2 * 383);
+  EXPECT_NEAR(result["makespan_s"].get<double>(), 384e-3 + static_cast<double>(decodes) * 1e-6, 1e-9);
+}
+
 TEST(Simulation, EqualLengthsGainNothing) {  // checklist 133
   nlohmann::json spec = {
       {"workload", "closed,requests=64,prompt=16,output=50"}, {"max_num_seqs", 8}, {"device", "unit"}};

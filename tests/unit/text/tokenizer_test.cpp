@@ -289,9 +289,9 @@ TEST(Vocabulary, KnowsEndTokensByTheirNames) {
     EXPECT_EQ(vocabulary.end_tokens().front(), 2);  // SentencePiece's own </s>
     return vocabulary.end_tokens().back() == id;
   };
-  for (const char* name :
-       {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>", "<|eom_id|>",
-        "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>", "<｜end▁of▁sentence｜>"}) {
+  for (const char* name : {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>",
+                           "<|eom_id|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>",
+                           "<turn|>", "<|tool_response>", "<|calls|>", "[e~[", "<｜end▁of▁sentence｜>"}) {
     for (const TokenType type : {TokenType::Normal, TokenType::Control, TokenType::UserDefined}) {
       EXPECT_TRUE(ends_with(name, type)) << name << ", type " << static_cast<int>(type);
     }

@@ -80,8 +80,19 @@ TEST(ToolCallFormat, NamesMayBePlainText) {
       "%}</calls>"
       "{% endif %}[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
   EXPECT_EQ(format_of(list).end, "</fn></calls>");
-  // A number elsewhere than between name and arguments: one call an answer.
-  EXPECT_EQ(format_of(template_of("<call>{{ loop.index0 }}<name>", "<with>", "</call>")).separator, "");
+  const ToolCallFormat before = format_of(template_of("<call>{{ loop.index }}<name>", "<with>", "</call>"));
+  EXPECT_EQ(before.begin + "|" + before.separator, "<call>CallIndex<name>|</call><call>CallIndex<name>");
+  EXPECT_EQ(before.begin_mark() + "|" + behind_trigger(before), "<call>|CallIndex<name>");
+  // What does not count one by one: one call an answer.
+  const struct {
+    const char *begin, *middle, *end;
+  } uncounted[] = {{"<call>{{ loop.index * 2 }}<name>", "<with>", "</call>"},
+                   {"<call>{{ 'x' if loop.first else loop.index }}<name>", "<with>", "</call>"},
+                   {"<call>", ":{{ loop.index if loop.index < 3 else 'x' }}<with>", "</call>"},
+                   {"<call>{{ loop.index0 }}<name>", "<with>", "{{ loop.index0 }}</call>"}};
+  for (const auto& each : uncounted) {
+    EXPECT_EQ(format_of(template_of(each.begin, each.middle, each.end)).separator, "") << each.begin << each.middle;
+  }
   const struct {
     const char *begin, *middle, *end;
   } unreadable[] = {{"", " ", ";"}, {"call ", ":", ""}, {"<<", ">", ""}, {"<f>", "", ""}, {"<f>{{ c.id }}", ">", ""}};
@@ -100,18 +111,26 @@ TEST(ToolCallFormat, TurnsMayEndWithWhatFollows) {
     EXPECT_TRUE(format.from_template) << end;
     EXPECT_EQ(format.separator + "|" + format.end, "}</call><call>{\"name\": \"|}</call>") << end;
   }
-  // Where calls do not end alike nothing tells what is the last one's.
+  // Where calls do not end alike, those tell that nothing follows.
   const std::string list =
       "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}<calls>[{% for c in m.tool_calls %}"
       "{{ '' if loop.first else ', ' }}{\"{{ c.function.name }}\": {{ c.function.arguments | tojson }}}{% endfor %}]"
       "<done>{% endif %}{{ '[end]' if not m.tool_calls }}{% endfor %}"
       "{% if add_generation_prompt %}[assistant]{% endif %}";
-  EXPECT_FALSE(format_of(list).from_template);
-  for (const std::string condition : {"", " if m.role == 'assistant' and not loop.last"}) {
+  for (const std::string condition :
+       {" if not m.tool_calls", " if false", "", " if m.role == 'assistant' and not loop.last"}) {
     std::string ended = list;
     ended.replace(list.find(" if not m.tool"), std::string(" if not m.tool_calls").size(), condition);
     EXPECT_EQ(format_of(ended).end, "}]<done>") << condition;
   }
+  // Prompts may always have begun the answer, so that a last answer ends with more than its turn does (Cohere).
+  const std::string begun =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}<calls>[{% for c in m.tool_calls %}"
+      "{{ '' if loop.first else ', ' }}{\"id\": {{ loop.index0 }}, \"f\": \"{{ c.function.name }}\", \"with\": "
+      "{{ c.function.arguments | tojson }}}{% endfor %}]</calls>{% else %}</text>{% endif %}[end]"
+      "{{ '[assistant]' if loop.last }}{% endfor %}";
+  EXPECT_EQ(format_of(begun).begin_mark() + "|" + format_of(begun).end, "<calls>|}]</calls>");
+  EXPECT_EQ(format_of(begun).separator, "}, {\"id\": CallIndex, \"f\": \"");
 }
 
 TEST(ToolCallFormat, PlainNamesUnderTheGrammar) {

@@ -56,12 +56,6 @@ static void write_block(__global float* act, __global const Rows* to, int rows, 
 #define CAPPED_LOGITS(args, value) (value)
 #endif
 
-#if UNGATED
-#define ACTIVATES(args) ((args)->epilogue == EPILOGUE_ACTIVATE)
-#else
-#define ACTIVATES(args) 0
-#endif
-
 // 16 columns, `fill` in the place of those from `count` on.
 static float16 load_columns(__global const float* from, int count, float fill)
 {

@@ -50,6 +50,11 @@
 #define EPILOGUE_SWIGLU 2
 #define EPILOGUE_LOGITS 3
 #define EPILOGUE_ACTIVATE 4  // with -D UNGATED=1 only
+#if UNGATED
+#define ACTIVATES(args) ((args)->epilogue == EPILOGUE_ACTIVATE)
+#else
+#define ACTIVATES(args) 0
+#endif
 
 typedef struct {
   int type;     // TYPE_*

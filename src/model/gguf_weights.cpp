@@ -85,12 +85,12 @@ class WeightReader {
 
   void read_layer(size_t layer, LayerWeights& weights) {
     const std::string prefix = fmt::format("blk.{}.", layer);
+    const auto number = static_cast<int32_t>(layer);
     const bool mixed = spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
-    const Mixer mixer = mixer_of(spec_, static_cast<int32_t>(layer));
+    const Mixer mixer = mixer_of(spec_, number);
     if (spec_.gated_attention && mixer == Mixer::Attention) read_gated_query(prefix, weights);
     if (mixer == Mixer::Mamba2) read_mamba_input(prefix, weights);
     if (mixer == Mixer::LatentAttention) read_latent(prefix, weights);
-    const auto number = static_cast<int32_t>(layer);
     if (architecture_.weightless_norms) weights.attention_norm = weights.feed_forward_norm = ones(spec_.hidden_size);
     read_joined(prefix, number, mixer, weights);
     for (const LayerTensor& tensor : layer_tensors()) {

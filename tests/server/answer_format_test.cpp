@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "call_cases.h"
 #include "server/tool_call_parser.h"
 
 namespace inflight::server {
@@ -25,33 +26,8 @@ std::vector<Json> events_of(const std::string& stream) {
   return events;
 }
 
-struct TextWithCalls {
-  std::string text, shown;
-  std::vector<std::string> calls;  // name and arguments
-};
-
-void expect_found(const TextWithCalls& each, const CallMarks& own) {
-  for (size_t step = 1; step <= std::max<size_t>(1, each.text.size()); ++step) {
-    ToolCallParser parser(kTools, own);
-    std::string shown;
-    std::vector<ToolCall> calls;
-    const auto take = [&](const AnswerParts& found) {
-      for (const AnswerPart& part : found.parts) {
-        shown += part.text;
-        if (part.call) append_delta(*part.call, calls);
-      }
-    };
-    for (size_t i = 0; i < each.text.size(); i += step) take(parser.push(std::string_view(each.text).substr(i, step)));
-    take(parser.finish());
-    EXPECT_EQ(shown, each.shown) << each.text << " in steps of " << step;
-    std::vector<std::string> found;
-    for (const ToolCall& call : calls) found.push_back(call.name + call.arguments);
-    EXPECT_EQ(found, each.calls) << each.text << " in steps of " << step;
-  }
-}
-
 TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
-  const TextWithCalls cases[] = {
+  const AnswerCase cases[] = {
       {"just text", "just text", {}},
       {R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)", "", {R"(f{"a": 1})"}},
       {"Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
@@ -82,14 +58,14 @@ TEST(ToolCallParser, FindsCallsHoweverTheTextIsCut) {
       {"[1, 2]", "[1, 2]", {}},
       {"", "", {}},
   };
-  for (const TextWithCalls& each : cases) expect_found(each, {"<own>", "</own>"});
+  for (const AnswerCase& each : cases) expect_calls_of(each, kTools, {"<own>", "</own>"});
 }
 
 TEST(ToolCallParser, FindsCallsWhoseNamesArePlainText) {
   const CallMarks unended{
       .begin = "[TOOL_CALLS]", .open = {""}, .middle = {"[ID]", "[ARGS]"}, .separator = {"[TOOL_CALLS]"}};
-  for (const TextWithCalls& each : {
-           TextWithCalls{R"(Hm.[TOOL_CALLS]f[ID]aB3[ARGS]{"a": "}{"})", "Hm.", {R"(f{"a": "}{"})"}},
+  for (const AnswerCase& each : {
+           AnswerCase{R"(Hm.[TOOL_CALLS]f[ID]aB3[ARGS]{"a": "}{"})", "Hm.", {R"(f{"a": "}{"})"}},
            {"[TOOL_CALLS]f[ID]1[ARGS]{}[TOOL_CALLS]g[ID]2[ARGS] {} and more", "and more", {"f{}", "g{}"}},
            {"[TOOL_CALLS]f[ID]1[ARGS]{}[TOOL_CALLS]h[ID]2[ARGS]{}", "[TOOL_CALLS]h[ID]2[ARGS]{}", {"f{}"}},
            {"[TOOL_CALLS]f[ID][ARGS]{}", "[TOOL_CALLS]f[ID][ARGS]{}", {}},
@@ -99,12 +75,12 @@ TEST(ToolCallParser, FindsCallsWhoseNamesArePlainText) {
            {"[TOOL_CALLS]f[ID]1[ARGS]{}[TOOL", "[TOOL", {"f{}"}},  // half a call is text
            {R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)", "", {"f{}"}},
        }) {
-    expect_found(each, unended);
+    expect_calls_of(each, kTools, unended);
   }
   const CallMarks ended{
       .begin = "<call>", .end = "</call>", .open = {"#", "="}, .middle = {">"}, .separator = {"</call>;#", "="}};
-  for (const TextWithCalls& each : {
-           TextWithCalls{"<call>#0=f>{}</call> text", "text", {"f{}"}},
+  for (const AnswerCase& each : {
+           AnswerCase{"<call>#0=f>{}</call> text", "text", {"f{}"}},
            {"<call>#0=f>{}</call>;#1=g>{}</call>", "", {"f{}", "g{}"}},
            {"<call>#0=f>{}</call>;", ";", {"f{}"}},
            {"<call>#0=f>{}</ca", "", {"f{}"}},
@@ -112,7 +88,7 @@ TEST(ToolCallParser, FindsCallsWhoseNamesArePlainText) {
            {"<call>f>{}</call>", "<call>f>{}</call>", {}},
            {"<call>#0=f>{}</call><call>#1=g>{}</call>", "", {"f{}", "g{}"}},
        }) {
-    expect_found(each, ended);
+    expect_calls_of(each, kTools, ended);
   }
 }
 

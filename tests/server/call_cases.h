@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ struct AnswerCase {
 
 // Checks it in steps of each length.   tools: as ToolCallParser has them.
 inline void expect_calls_of(const AnswerCase& wanted, const Json& tools, const CallMarks& marks) {
-  for (size_t step = 1; step <= wanted.text.size(); ++step) {
+  for (size_t step = 1; step <= std::max<size_t>(1, wanted.text.size()); ++step) {
     ToolCallParser parser(tools, marks);
     std::string shown;
     std::vector<ToolCall> calls;

@@ -11,6 +11,7 @@
 #include "text/grammar.h"
 #include "text/grammar_tools.h"
 #include "text/tool_call_format.h"
+#include "unit/text/call_grammar.h"
 
 namespace inflight {
 namespace {
@@ -105,10 +106,7 @@ TEST(ToolCallMembers, AreToldWhereTheTemplateTellsNoFunctions) {
 class MemberGrammar : public testing::Test {
  protected:
   [[nodiscard]] std::string text(const std::string& schema, const char* strict = "false") const {
-    const ToolRequest wanted =
-        read_tool_request(R"({"tools": [{"function": {"name": "f", "strict": )" + std::string(strict) +
-                          R"(, "parameters": )" + schema + R"(}}], "tool_choice": "required"})");
-    return tool_grammar_text(wanted, format_, vocabulary_, CallsBegin::WithAnswer);
+    return test::call_grammar_text(schema, strict, format_, vocabulary_);
   }
   [[nodiscard]] bool takes(const std::string& schema, const std::string& members) {
     const auto matcher = store_.matcher(GrammarKind::ToolCalls, text(schema));

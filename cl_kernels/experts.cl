@@ -6,7 +6,7 @@
 //           experts each, only those of the groups_used groups whose two largest p + bias have the largest sum
 //   sort:   rows of experts: T * used in all, those of one expert side by side, experts in order, rows of the step in order
 //   gather: y[place(t, j), :] = x[t, :], as the rows of the next layer
-//   experts: linear_panels() of linear_item.cl with each expert's rows, weights and biases: SWIGLU, or STORE
+//   experts: linear_panels() of linear_item.cl with each expert's rows, weights and biases: SWIGLU or ACTIVATE, or STORE
 //   merge:  out[t, :] += sum_j weight[t, j] * y[place(t, j), :], in the order of j; and with a shared expert that has a gate
 //           + shared[t, :] / (1 + exp(-sum_k gate[k] x[t, k])): 16 partial sums in order
 //   Tables lie in `act` as int: chosen, places [T][used]; counts [X]; active: how many experts have rows, then of each (expert,

@@ -6,13 +6,14 @@
 //   The others: x are rows of MIXED numbers, in whose place silu(u) comes: queries q and keys k of KEY_HEADS heads, KEY_SIZE
 //   numbers each, and values v of VALUE_HEADS, VALUE_SIZE each. A value head keeps a matrix S, which every token decays, changes
 //   where its key points, and reads where its query points. s = log(1 + exp(step[t, h] + step_bias[h])), a = exp(decay[h] * s).
-//   Gated delta net, rows (q | k | v), value head h goes with key head h % KEY_HEADS:
+//   Value head h goes with key head h % KEY_HEADS, with -D GROUPED_HEADS=1 with h / (VALUE_HEADS / KEY_HEADS).
+//   Gated delta net, rows (q | k | v):
 //     update: q and k of length 1 (x / sqrt(sum x^2 + epsilon)), b = 1 / (1 + exp(-correction[t, h]))
 //             S = a S,  d = b (v - S^T k),  S = S + k d^T,  o = S^T q / sqrt(KEY_SIZE)
 //     read:   y[t, h, :] = o / sqrt(mean o^2 + epsilon) * norm * silu(gate[t, h, :])
-//   Mamba 2, rows (v | k | q), h goes with key head h / (VALUE_HEADS / KEY_HEADS):
+//   Mamba 2, rows (v | k | q):
 //     update: S = a S + s k v^T,  o = (S^T q + skip[h] v) * silu(gate[t, h, :])
-//     read:   y[t, :] = o / sqrt(mean o^2 + epsilon) * norm, the mean of all heads that go with one key head
+//     read:   y[t, :] = o / sqrt(mean o^2 + epsilon) * norm, the mean of all heads that go with one key head; without a norm o
 //   o takes the place of v; y are the rows of the next layer.
 //   Tokens come one after the other, so a token's numbers do not depend on how its sequence is cut into steps.
 //   Entries, STATE_ENTRY_WORDS ints each, one a sequence of the step: its first row, its rows, the slot whose state it begins
@@ -22,8 +23,8 @@
 //   [KEY_SIZE][16] of its columns: v's numbers, along which all is independent.
 //   Mapping: convolve: item = (entry, 32 channels); update: item = (entry, value head, block of columns), which stays in the
 //   first-level cache; read: item = (row, NORMED numbers).
-//   -D STATE_KIND (stage.cl), KEY_HEADS (0: no matrices), VALUE_HEADS, KEY_SIZE, VALUE_SIZE (multiples of 32), CONVOLVE_WINDOW
-//   (W), STATE_LAYERS.
+//   -D STATE_KIND (stage.cl), KEY_HEADS (0: no matrices), VALUE_HEADS, KEY_SIZE (a multiple of 32, as NORMED), VALUE_SIZE (of
+//   16), CONVOLVE_WINDOW (W), STATE_LAYERS.
 //   Accumulation: float; along KEY_SIZE four sums, of every fourth number each. Tolerance 1e-4.
 //   Test: tests/unit/exec/reference_test.cpp.
 // Sources: Yang, Kautz and Hatamizadeh 2024 (gated delta networks), Dao and Gu 2024 (Mamba 2).
@@ -47,14 +48,17 @@
 #define VALUES_AT 0
 #define KEYS_AT VALUES
 #define QUERIES_AT (VALUES + KEY_HEADS * KEY_SIZE)
-#define KEY_HEAD(head) ((head) / (VALUE_HEADS / KEY_HEADS))
 #define NORMED (VALUES / KEY_HEADS)
 #else
 #define QUERIES_AT 0
 #define KEYS_AT (KEY_HEADS * KEY_SIZE)
 #define VALUES_AT (2 * KEY_HEADS * KEY_SIZE)
-#define KEY_HEAD(head) ((head) % KEY_HEADS)
 #define NORMED VALUE_SIZE
+#endif
+#if GROUPED_HEADS
+#define KEY_HEAD(head) ((head) / (VALUE_HEADS / KEY_HEADS))
+#else
+#define KEY_HEAD(head) ((head) % KEY_HEADS)
 #endif
 
 typedef struct {
@@ -251,11 +255,13 @@ static void read_item(const Memory* memory, __global const StateArgs* args, int 
     const float16 v = vload16(i, o);
     squares = fma(v, v, squares);
   }
+  const int normed = args->norm >= 0;
   const float scale = 1.0f / sqrt(sum_16(squares) / (float)NORMED + args->epsilon);
   for (int i = 0; i < NORMED; i += 32) {
     float16 y[2];
     EACH(j, 2) {
-      y[j] = vload16(j, o + i) * scale * vload16(j, norm + i);
+      y[j] = vload16(j, o + i);
+      if (normed) y[j] = y[j] * scale * vload16(j, norm + i);
 #if STATE_KIND == STATE_DELTA_NET
       const float16 g = vload16(j, gate + i);
       y[j] *= g * sigmoid_16(g);

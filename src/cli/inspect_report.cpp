@@ -191,12 +191,13 @@ std::string attention_text(const ModelSpec& spec) {
 std::string states_text(const ModelSpec& spec) {
   const StateShape& state = spec.state;
   const std::string bytes = bytes_text(spec.state_bytes());
+  const int32_t layers = spec.stateful_layer_count();
   if (state.kind == StateKind::ShortConvolution) {
-    return fmt::format("convolution of {} tokens in the other layers, {} a sequence", state.window, bytes);
+    return fmt::format("convolution of {} tokens in {} of the layers, {} a sequence", state.window, layers, bytes);
   }
-  return fmt::format("{} in the other layers, {} value heads of {} for {} key heads of {}, {} a sequence",
-                     state.kind == StateKind::Mamba2 ? "Mamba 2" : "delta net", state.value_heads, state.value_size,
-                     state.key_heads, state.key_size, bytes);
+  return fmt::format("{} in {} of the layers, {} value heads of {} for {} key heads of {}, {} a sequence",
+                     state.kind == StateKind::Mamba2 ? "Mamba 2" : "delta net", layers, state.value_heads,
+                     state.value_size, state.key_heads, state.key_size, bytes);
 }
 
 void add_model(const Inspection& inspection, std::string& out) {
@@ -211,8 +212,10 @@ void add_model(const Inspection& inspection, std::string& out) {
     const ModelSpec& spec = *inspection.spec;
     table.row({"name", fmt::format("{} ({})", spec.name.empty() ? "unnamed" : escape(spec.name, kTextBytesShown),
                                    spec.architecture)});
-    table.row({"layers", fmt::format("{}, hidden size {}, feed-forward size {}", spec.layer_count,
-                                     grouped(spec.hidden_size), grouped(spec.feed_forward_size))});
+    const int32_t alone = spec.lone_layer_count();
+    table.row({"layers",
+               fmt::format("{}, hidden size {}, feed-forward size {}{}", spec.layer_count, grouped(spec.hidden_size),
+                           grouped(spec.feed_forward_size), alone > 0 ? fmt::format(" in {} of them", alone) : "")});
     if (spec.expert_count > 0) table.row({"experts", experts_text(spec)});
     table.row({"attention",
                fmt::format("{}{}{}", attention_text(spec), window_text(spec),
@@ -309,7 +312,7 @@ Json spec_json(const ModelSpec& spec) {
           {"sliding_window", spec.sliding_window},
           {"local_window", spec.local_window},
           {"global_every", spec.global_every},
-          {"attention_layer_count", spec.layer_count - spec.stateful_layer_count()},
+          {"attention_layer_count", spec.attending_layer_count(spec.layer_count)},
           {"kv_layer_count", spec.kv_layer_count()},
           {"state_bytes", spec.state_bytes()},
           {"norm_epsilon", spec.norm_epsilon},

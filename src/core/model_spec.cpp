@@ -47,11 +47,12 @@ void validate_state(const StateShape& state) {
   require_range("states' key size", state.key_size, 1, limits::kStateSizeMax);
   require_range("states' value size", state.value_size, 1, limits::kStateSizeMax);
   require_multiple("states' key size", state.key_size, limits::kStateSizeUnit);
-  require_multiple("states' value size", state.value_size, limits::kStateSizeUnit);
+  require_multiple("states' value size", state.value_size, limits::kStateValueUnit);
   if (state.value_heads % state.key_heads != 0) {
     fail(ErrorCode::Unsupported, "the model's states have {} value heads for {} key heads; supported: a multiple",
          state.value_heads, state.key_heads);
   }
+  require_multiple("width that states' heads norm together", state.norm_width(), limits::kStateSizeUnit);
 }
 
 // Heads of local layers are stored as those of the others, their two halves apart, so that all rotate the same pairs.
@@ -112,7 +113,8 @@ void ModelSpec::validate() const {
   require_range("layer count", layer_count, 1, limits::kLayerCountMax);
   require_range("hidden size", hidden_size, 1, limits::kHiddenSizeMax);
   require_range("feed-forward size", feed_forward_size, 1, int64_t{8} * limits::kHiddenSizeMax);
-  for (const int32_t size : feed_forward_sizes) require_range("feed-forward size", size, 1, feed_forward_size);
+  const int32_t least = lone_layer_count() > 0 ? 0 : 1;
+  for (const int32_t size : feed_forward_sizes) require_range("feed-forward size", size, least, feed_forward_size);
   require_range("embedding size of a layer", layer_embedding_size, 0, limits::kHiddenSizeMax);
   if (expert_count != 0) {
     require_range("expert count", expert_count, 1, limits::kExpertsMax);
@@ -161,13 +163,13 @@ void ModelSpec::validate() const {
     fail(ErrorCode::CorruptFile, "the model's head size {} or RoPE dimension count {} is odd", head_size,
          rope_dimension_count);
   }
+  require_range("number of layers that attend", kv_layer_count(), 1, layer_count);
   if (has_state()) {
     if (sliding_window > 0 || local_window > 0) {
       fail(ErrorCode::Unsupported,
            "the model has a sliding window of {} tokens beside layers with states, supported: none",
            std::max(sliding_window, local_window));
     }
-    require_range("number of layers that attend", kv_layer_count(), 1, layer_count);
     validate_state(state);
   }
   if (is_latent()) validate_latent(*this);

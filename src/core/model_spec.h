@@ -46,23 +46,32 @@ struct RopeScaling {
   float magnitude = 1.0F;  // cosines and sines are multiplied by it
 };
 
-// What layers with a state have in the place of attention; formulas: cl_kernels/states.cl.
-enum class StateKind : int32_t {
-  DeltaNet = 1,          // gated delta net (Qwen 3.5): value head h goes with key head h % key_heads
-  ShortConvolution = 2,  // gated convolution (LFM2)
-  Mamba2 = 3,            // (Granite 4) a key head is a group of value heads: h / (value_heads / key_heads)
+// What a layer has before its feed-forward, by which a token sees others.
+enum class Mixing : int32_t {
+  Attention = 0,
+  State = 1,
+  Both = 2,  // side by side
+  None = 3,  // it is a feed-forward alone
 };
 
-// A layer without attention convolves some numbers of the last tokens: their queries, keys and values. Each value head
+// What layers with a state have in the place of attention; formulas: cl_kernels/states.cl.
+enum class StateKind : int32_t {
+  DeltaNet = 1,          // gated delta net (Qwen 3.5, Qwen3-Next)
+  ShortConvolution = 2,  // gated convolution (LFM2)
+  Mamba2 = 3,            // (Granite 4, Nemotron-H, Falcon-H1)
+};
+
+// A layer with a state convolves some numbers of the last tokens: their queries, keys and values. Each value head
 // has a matrix of key_size x value_size numbers, which every token decays, changes and reads. A short convolution
 // convolves one head of values alone and has no matrices.
 struct StateShape {
   StateKind kind = StateKind::DeltaNet;
   int32_t key_heads = 0;  // 0: no matrices
   int32_t value_heads = 0;
-  int32_t key_size = 0;    // of a head's keys and queries; this and value_size: multiples of limits::kStateSizeUnit
-  int32_t value_size = 0;  // of a head's values
-  int32_t window = 0;      // tokens that are convolved, itself included
+  bool grouped_heads = false;  // value head h goes with key head h / (value_heads / key_heads), else with h % key_heads
+  int32_t key_size = 0;        // of a head's keys and queries: a multiple of limits::kStateSizeUnit, as norm_width()
+  int32_t value_size = 0;      // of a head's values: a multiple of limits::kStateValueUnit
+  int32_t window = 0;          // tokens that are convolved, itself included
 
   [[nodiscard]] bool has_matrices() const { return key_heads > 0; }
   [[nodiscard]] int32_t value_width() const { return value_heads * value_size; }
@@ -97,7 +106,7 @@ struct ModelSpec {
   int32_t layer_count = 0;                  // L
   int32_t hidden_size = 0;                  // E
   int32_t feed_forward_size = 0;            // F, of the layer that has the largest
-  std::vector<int32_t> feed_forward_sizes;  // of each layer; empty: all have the same
+  std::vector<int32_t> feed_forward_sizes;  // of each layer, 0: it has none; empty: all have the same
   // Mixtures of experts: in layers with a router each token goes through experts_used of expert_count feed-forwards.
   int32_t expert_count = 0;           // X; 0: there are none
   int32_t experts_used = 0;           // of a token
@@ -155,8 +164,8 @@ struct ModelSpec {
   // that is local, or not, as they are. So they need not compute tokens whose logits nobody wants. 0: there are none.
   int32_t first_sharing_layer = 0;
   int32_t layer_embedding_size = 0;  // P, numbers of a token's further embedding in each layer (Gemma 4); 0: none
-  std::vector<bool> stateful;        // of each layer: it has a state in the place of attention; empty: all attend
-  StateShape state;                  // those layers
+  std::vector<Mixing> mixing;        // of each layer; empty: all attend
+  StateShape state;                  // of layers with one
   bool gated_attention = false;      // what heads attend to is multiplied by 1 / (1 + exp(-gate))
   // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
   std::string pooling = "mean";
@@ -174,7 +183,13 @@ struct ModelSpec {
   [[nodiscard]] int32_t attended_size() const { return is_latent() ? latent.value_size : head_size; }
   [[nodiscard]] bool is_local(int32_t layer) const { return local_window > 0 && (layer + 1) % global_every != 0; }
   [[nodiscard]] bool rotates(int32_t layer) const { return unrotated_every == 0 || (layer + 1) % unrotated_every != 0; }
-  [[nodiscard]] bool attends(int32_t layer) const { return stateful.empty() || !stateful[static_cast<size_t>(layer)]; }
+  [[nodiscard]] Mixing mixing_of(int32_t layer) const {
+    return mixing.empty() ? Mixing::Attention : mixing[static_cast<size_t>(layer)];
+  }
+  [[nodiscard]] static bool attends(Mixing kind) { return kind == Mixing::Attention || kind == Mixing::Both; }
+  [[nodiscard]] static bool has_state(Mixing kind) { return kind == Mixing::State || kind == Mixing::Both; }
+  [[nodiscard]] bool attends(int32_t layer) const { return attends(mixing_of(layer)); }
+  [[nodiscard]] bool has_state(int32_t layer) const { return has_state(mixing_of(layer)); }
   // Of a layer's heads as they are projected, where attention is not latent.
   [[nodiscard]] int32_t head_size_of(int32_t layer) const {
     return local_head_size > 0 && is_local(layer) ? local_head_size : head_size;
@@ -183,11 +198,22 @@ struct ModelSpec {
     return feed_forward_sizes.empty() ? feed_forward_size : feed_forward_sizes[static_cast<size_t>(layer)];
   }
   [[nodiscard]] bool shares_kv(int32_t layer) const { return first_sharing_layer > 0 && layer >= first_sharing_layer; }
-  // Layers before `end` with a state, or all.
+  // Layers before `end` that attend, and those with a state.
+  [[nodiscard]] int32_t attending_layer_count(int32_t end) const {
+    if (mixing.empty()) return end;
+    return static_cast<int32_t>(
+        std::count_if(mixing.begin(), mixing.begin() + end, [](Mixing kind) { return attends(kind); }));
+  }
   [[nodiscard]] int32_t stateful_layer_count(int32_t end) const {
-    return static_cast<int32_t>(std::count(stateful.begin(), stateful.begin() + (stateful.empty() ? 0 : end), true));
+    if (mixing.empty()) return 0;
+    return static_cast<int32_t>(
+        std::count_if(mixing.begin(), mixing.begin() + end, [](Mixing kind) { return has_state(kind); }));
   }
   [[nodiscard]] int32_t stateful_layer_count() const { return stateful_layer_count(layer_count); }
+  // Layers that are a feed-forward alone.
+  [[nodiscard]] int32_t lone_layer_count() const {
+    return static_cast<int32_t>(std::count(mixing.begin(), mixing.end(), Mixing::None));
+  }
   // Of all layers, those that are local.
   [[nodiscard]] double local_share() const {
     return local_window > 0 ? 1.0 - static_cast<double>(layer_count / global_every) / layer_count : 0.0;
@@ -197,21 +223,21 @@ struct ModelSpec {
     return first_sharing_layer > 0 ? first_sharing_layer : layer_count;
   }
   // Layers that have K and V of their own, and those of them that are local.
-  [[nodiscard]] int32_t kv_layer_count() const { return prompt_layer_count() - stateful_layer_count(); }
+  [[nodiscard]] int32_t kv_layer_count() const { return attending_layer_count(prompt_layer_count()); }
   [[nodiscard]] int32_t local_kv_layer_count() const {
     return local_window > 0 ? kv_layer_count() - kv_layer_count() / global_every : 0;
   }
-  // Its place among its kind: of those that have K and V, or of those with a state; of a layer that shares K and V the
-  // place of the one that they are of.
-  [[nodiscard]] int32_t place_of(int32_t layer) const {
+  // Its place among those that have K and V; of a layer that shares K and V that of the one that they are of.
+  [[nodiscard]] int32_t kv_place_of(int32_t layer) const {
     if (shares_kv(layer)) {
       const bool local = is_local(layer);
       do --layer;
       while (shares_kv(layer) || is_local(layer) != local);
     }
-    const int32_t states = stateful_layer_count(layer);
-    return attends(layer) ? layer - states : states;
+    return attending_layer_count(layer);
   }
+  // Its place among those with a state.
+  [[nodiscard]] int32_t state_place_of(int32_t layer) const { return stateful_layer_count(layer); }
   // What a sequence has besides K and V.
   [[nodiscard]] size_t state_bytes() const {
     return static_cast<size_t>(stateful_layer_count() * state.state_floats()) * sizeof(float);

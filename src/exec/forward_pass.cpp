@@ -224,19 +224,12 @@ void ForwardPass::add_product(LinearArgs args, const StageRows& in, int32_t out,
 
 void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                             int32_t layer) {
-  add_norm(spec, store, weights.attention_norm, weights.attention_norm_bias);
-  if (weights.has_state()) {
-    add_state(spec, weights, store, layer);
-  } else if (spec.is_latent()) {
-    add_latent_attention(spec, weights, store, layer);
-  } else {
-    add_attention(spec, weights, store, layer);
-  }
-  add_post_norm(spec, store, weights.attention_post_norm);
+  if (spec.mixing_of(layer) != Mixing::None) add_mixing(spec, weights, store, layer);
   if (weights.has_experts()) {
     add_mixture(spec, weights, store);
     return;
   }
+  if (!weights.down.present()) return;
   if (!spec.parallel_residual) {
     add_norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias);
     add_feed_forward(spec, weights, store, layer);
@@ -249,6 +242,19 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   const bool embeds = weights.embedding_gate.present();
   add_post_norm(spec, store, weights.feed_forward_post_norm, embeds ? WeightView{} : weights.output_scale);
   if (embeds) add_embedding(spec, weights, store, layer);
+}
+
+void ForwardPass::add_mixing(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                             int32_t layer) {
+  add_norm(spec, store, weights.attention_norm, weights.attention_norm_bias);
+  if (weights.has_state()) add_state_products(spec, weights, store);
+  if (spec.attends(layer) && spec.is_latent()) {
+    add_latent_attention(spec, weights, store, layer);
+  } else if (spec.attends(layer)) {
+    add_attention(spec, weights, store, layer);
+  }
+  if (weights.has_state()) add_state(spec, weights, store, layer);
+  add_post_norm(spec, store, weights.attention_post_norm);
 }
 
 void ForwardPass::add_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
@@ -267,17 +273,26 @@ void ForwardPass::add_feed_forward_beside(const ModelSpec& spec, const LayerWeig
   add_feed_forward(spec, weights, store, layer);
 }
 
-void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
-                            int32_t layer) {
+void ForwardPass::add_state_products(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store) {
   const StateArena& states = arena_.states;
-  add_stored(store, weights.mixed, {}, states.mixed);
+  int32_t mixed = states.mixed;
+  for (const WeightView* part : {&weights.mixed, &weights.mixed_keys, &weights.mixed_values}) {
+    if (!part->present()) continue;
+    add_product(linear(store, *part, {}), prepared(arena_.normed), mixed, spec.state.projected_width());
+    mixed += part->rows;
+  }
   if (weights.output_gate.present()) add_stored(store, weights.output_gate, {}, states.gate);
   if (weights.step.present()) add_stored(store, weights.step, {}, states.step);
   if (weights.correction.present()) add_stored(store, weights.correction, {}, states.correction);
+}
+
+void ForwardPass::add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
+                            int32_t layer) {
+  const StateArena& states = arena_.states;
   const StateArgs args{.mixed = states.mixed,
                        .convolution = store.vector(weights.convolution),
                        .convolution_bias = store.vector(weights.convolution_bias),
-                       .place = spec.place_of(layer),
+                       .place = spec.state_place_of(layer),
                        .entries = 0,
                        .step = states.step,
                        .step_bias = store.vector(weights.step_bias),
@@ -313,6 +328,7 @@ NormArgs ForwardPass::norm(const ModelSpec& spec, const WeightStore& store, cons
 void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store) {
   const ExpertArena& experts = arena_.experts;
   const bool shared = weights.down.present(), shared_gate = weights.shared_gate.present();
+  const bool gated = weights.expert_gate.present();
   next_group();
   add(Operation::Norm).norm =
       norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias, arena_.normed);
@@ -352,11 +368,15 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
                                    .used = spec.experts_used,
                                    .places = experts.places};
   next_group();
-  add_experts(spec, {.weight = {store.matrix(weights.expert_gate), store.matrix(weights.expert_up)},
-                     .in = experts.gathered,
-                     .out = experts.feed_forward,
-                     .epilogue = Epilogue::Swiglu,
-                     .bias = {store.vector(weights.expert_gate_bias), store.vector(weights.expert_up_bias)}});
+  ExpertsArgs first{.in = experts.gathered, .out = experts.feed_forward, .epilogue = Epilogue::Activate};
+  first.weight[0] = store.matrix(gated ? weights.expert_gate : weights.expert_up);
+  first.bias[0] = store.vector(gated ? weights.expert_gate_bias : weights.expert_up_bias);
+  if (gated) {
+    first.epilogue = Epilogue::Swiglu;
+    first.weight[1] = store.matrix(weights.expert_up);
+    first.bias[1] = store.vector(weights.expert_up_bias);
+  }
+  add_experts(spec, first);
   next_group();
   add_experts(spec, {.weight = {store.matrix(weights.expert_down)},
                      .in = experts.feed_forward,
@@ -381,7 +401,7 @@ void ForwardPass::add_experts(const ModelSpec& spec, ExpertsArgs args) {
   args.out_stride = args.outputs;
   args.active = arena_.experts.active;
   const int32_t count = panel_count(args.outputs), read = count * spec.experts_used;
-  const bool pairs = args.epilogue == Epilogue::Swiglu;
+  const bool pairs = writes_rows(args.epilogue);
   const int32_t panels = panels_per_item(args.weight[0], read, worker_count_, kExpertItemsPerWorker, pairs);
   args.panels = std::min(panels, align_up(count, 2));
   add(Operation::Experts).experts = args;

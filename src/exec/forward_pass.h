@@ -108,8 +108,11 @@ class ForwardPass {
   [[nodiscard]] NormArgs norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
                               const WeightView& bias, const StageRows& out) const;
   void add_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, const WeightView& bias);
-  // What a layer adds to the hidden states before its feed-forward.
+  // What a layer adds to the hidden states before its feed-forward, if it has either.
+  void add_mixing(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
+  // Of the normed hidden states, for add_state().
+  void add_state_products(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store);
   void add_state(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   // The heads' numbers for RoPE; which of them are there: with K and V, or without.
   void add_projections(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);

@@ -29,7 +29,7 @@ void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weigh
   StageRows attended = arena_.attended;
   if (spec.head_size_of(layer) < spec.head_size) {
     add(Operation::Combine).combine = {
-        .in = arena_.attended.floats, .partials = arena_.partials, .layer = spec.place_of(layer)};
+        .in = arena_.attended.floats, .partials = arena_.partials, .layer = spec.kv_place_of(layer)};
     next_group();
     attended = arena_.narrowed;
     add_preparation(Operation::Narrow).narrow = {
@@ -92,7 +92,7 @@ void ForwardPass::add_combined(const ModelSpec& spec, const LayerWeights& weight
   if (!takes_bytes(panel_type(weights.attention_output))) attended_out.bytes = kNone;
   add_preparation(Operation::Combine).combine = {.in = arena_.attended.floats,
                                                  .partials = arena_.partials,
-                                                 .layer = spec.place_of(layer),
+                                                 .layer = spec.kv_place_of(layer),
                                                  .out = attended_out,
                                                  .sinks = store.vector(weights.attention_sinks),
                                                  .gate = arena_.query_gate};
@@ -100,7 +100,7 @@ void ForwardPass::add_combined(const ModelSpec& spec, const LayerWeights& weight
 
 void ForwardPass::add_attended(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                int32_t layer, RopeArgs rope) {
-  rope.layer = spec.place_of(layer);
+  rope.layer = spec.kv_place_of(layer);
   rope.angles = RopeAngles::offset(spec, layer, position_count_);
   rope.query_angles = RopeAngles::query_offset(spec, layer, position_count_);
   rope.epsilon = spec.norm_epsilon;
@@ -162,7 +162,7 @@ void ForwardPass::add_latent_attention(const ModelSpec& spec, const LayerWeights
                 .query_norm = kNone,
                 .key_norm = store.vector(weights.latent_norm)});
   add(Operation::Combine).combine = {
-      .in = arena_.attended.floats, .partials = arena_.partials, .layer = spec.place_of(layer)};
+      .in = arena_.attended.floats, .partials = arena_.partials, .layer = spec.kv_place_of(layer)};
   next_group();
   add(Operation::Divide).divide = {.in = arena_.attended.floats,
                                    .size = size,

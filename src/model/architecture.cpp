@@ -18,7 +18,7 @@ using enum Presence;
 using enum Mixer;
 
 constexpr LayerTensor kLayerTensors[] = {
-    {"attn_norm.weight", &LayerWeights::attention_norm, One, Hidden, Always},
+    {"attn_norm.weight", &LayerWeights::attention_norm, One, Hidden, Always, Some},
     {"attn_norm.bias", &LayerWeights::attention_norm_bias, One, Hidden, WhereNeeded},
     {"attn_q.weight", &LayerWeights::query, Query, Hidden, Always, Attention},
     {"attn_k.weight", &LayerWeights::key, KeyValue, Hidden, Always, OwnKeys},
@@ -53,7 +53,7 @@ constexpr LayerTensor kLayerTensors[] = {
     {"ssm_norm.weight", &LayerWeights::state_norm, StateGroups, StateNorm, Always, Mamba2},
     {"ssm_out.weight", &LayerWeights::state_output, Hidden, StateValues, Always, Mamba2},
     {"post_attention_norm.weight", &LayerWeights::attention_post_norm, One, Hidden, WhereNeeded},
-    {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, Always},
+    {"ffn_norm.weight", &LayerWeights::feed_forward_norm, One, Hidden, WithFeedForward},
     {"ffn_norm.bias", &LayerWeights::feed_forward_norm_bias, One, Hidden, WhereNeeded},
     {"ffn_gate.weight", &LayerWeights::gate, FeedForward, Hidden, Gated},
     {"ffn_up.weight", &LayerWeights::up, FeedForward, Hidden, Dense},
@@ -94,7 +94,12 @@ constexpr std::string_view kNormsBefore[] = {"attn_norm.weight", "ffn_norm.weigh
 constexpr std::string_view kSinksAndBiases[] = {"attn_q.bias",        "attn_k.bias",       "attn_v.bias",
                                                 "attn_output.bias",   "attn_sinks.weight", "ffn_gate_inp.bias",
                                                 "ffn_gate_exps.bias", "ffn_up_exps.bias",  "ffn_down_exps.bias"};
+constexpr std::string_view kExpertGates[] = {"ffn_gate_exps.weight", "ffn_gate_shexp.weight",
+                                             "ffn_gate_inp_shexp.weight"};
+constexpr std::string_view kStateNorm[] = {"ssm_norm.weight"};
 constexpr RenamedTensor kNormBehindAttention[] = {{"ffn_norm.weight", "post_attention_norm.weight"}};
+constexpr RenamedTensor kNormWithoutSuffix[] = {{"ffn_norm.weight", "ffn_norm"}};
+constexpr RenamedTensor kOneNorm[] = {{"ffn_norm.weight", "attn_norm.weight"}};
 constexpr std::string_view kLogitScale[] = {"logit_scale"};
 constexpr std::string_view kScales[] = {"embedding_scale", "residual_scale", "logit_scale"};
 
@@ -122,6 +127,15 @@ constexpr Architecture kArchitectures[] = {
      .renamed = kNormBehindAttention,
      .state = StateKind::DeltaNet,
      .attention_every = 4,
+     .gated_attention = true,
+     .experts = true},
+    {.name = "qwen3next",
+     .rope_style = RopeStyle::HalfSplit,
+     .needed = kQueryKeyNorms,
+     .renamed = kNormBehindAttention,
+     .state = StateKind::DeltaNet,
+     .attention_every = 4,
+     .grouped_heads = true,
      .gated_attention = true,
      .experts = true},
     {.name = "qwen2moe",
@@ -173,6 +187,13 @@ constexpr Architecture kArchitectures[] = {
      .lacking = kNormsBefore,
      .global_every = 4,
      .globals_unrotated = true},
+    {.name = "falcon-h1",
+     .rope_style = RopeStyle::HalfSplit,
+     .lacking = kStateNorm,
+     .optional = kStateNorm,
+     .renamed = kNormWithoutSuffix,
+     .state = StateKind::Mamba2,
+     .state_beside = true},
     {.name = "gemma", .rope_style = RopeStyle::HalfSplit, .embeddings_by_width = true, .activation = Activation::Gelu},
     {.name = "gemma2",
      .rope_style = RopeStyle::HalfSplit,
@@ -259,6 +280,24 @@ constexpr Architecture kArchitectures[] = {
      .mean_norms = true,
      .gated_feed_forward = false,
      .activation = Activation::ReluSquared},
+    {.name = "nemotron_h",
+     .renamed = kOneNorm,
+     .gated_feed_forward = false,
+     .unrotated_every = 1,
+     .activation = Activation::ReluSquared,
+     .state = StateKind::Mamba2,
+     .lone_parts = true},
+    {.name = "nemotron_h_moe",
+     .lacking = kExpertGates,
+     .renamed = kOneNorm,
+     .gated_feed_forward = false,
+     .unrotated_every = 1,
+     .activation = Activation::ReluSquared,
+     .state = StateKind::Mamba2,
+     .lone_parts = true,
+     .experts = true,
+     .expert_gating = Gating::Sigmoid,
+     .expert_weights_normed = false},
     {.name = "olmo", .lacking = kNormsBefore, .weightless_norms = true, .mean_norms = true},
     {.name = "olmo2",
      .rope_style = RopeStyle::HalfSplit,

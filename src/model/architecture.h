@@ -41,15 +41,14 @@ enum class Extent : int32_t {
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, int32_t layer, Extent extent);
 
 // Which families have a tensor: all but those that list it as lacking; any, as its file has it; those that list it as
-// needed, or as optional. And which layers of these: those without a router; of them, those whose feed-forward has a
-// gate; those with a router; those with one, where there is a shared expert; all, where they have embeddings of their
-// own.
-enum class Presence : int32_t { Always, Optional, WhereNeeded, Dense, Gated, Mixed, Shared, Embedded };
+// needed, or as optional. And which layers of these: those with a feed-forward; of them those without a router, and of
+// these those whose feed-forward has a gate; those with a router; those with one, where there is a shared expert; all,
+// where they have embeddings of their own.
+enum class Presence : int32_t { Always, Optional, WhereNeeded, WithFeedForward, Dense, Gated, Mixed, Shared, Embedded };
 
-// What layers have a tensor: all; those that attend, or whose attention is latent; those with a state of that kind in
-// the place of attention.
-// OwnKeys: those that attend to K and V of their own.
-enum class Mixer : int32_t { Any, Attention, OwnKeys, LatentAttention, DeltaNet, ShortConvolution, Mamba2 };
+// What layers have a tensor: all; those that attend, or whose attention is latent; those with a state of that kind.
+// OwnKeys: those that attend to K and V of their own. Some: those that attend or have a state.
+enum class Mixer : int32_t { Any, Some, Attention, OwnKeys, LatentAttention, DeltaNet, ShortConvolution, Mamba2 };
 
 // How a layer's feed-forward reads what attention adds to the hidden states: it does; it does not, but lies beside
 // attention; as the file states it (use_parallel_residual).
@@ -123,6 +122,9 @@ struct Architecture {
   float attention_scale = 0.0F;            // of files that do not state it
   std::optional<StateKind> state = {};     // of layers in which it has that in the place of attention
   int32_t attention_every = 0;             // of files that do not state it; 0: layers without KV heads have states
+  bool state_beside = false;               // all layers have both
+  bool lone_parts = false;                 // layers that state a feed-forward have nothing else, others none
+  bool grouped_heads = false;              // of delta nets, StateShape's
   bool latent = false;                     // attention is multi-head latent attention
   bool gated_attention = false;            // attn_q.weight holds of each head its rows, then those of its gate
   bool experts = false;                    // may be a mixture of experts

@@ -183,23 +183,31 @@ void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture
   if (architecture.globals_unrotated) spec.unrotated_every = every;
 }
 
-// G of the layers that attend. Of families that state by it which ones those are: spec.stateful, too.
-// REQUIRES: layer and head count are set.
+// G of the layers that attend. Of families that state by it which ones those are: spec.mixing, too.
+// REQUIRES: layer count, feed-forward and head count are set.
 void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   constexpr std::string_view kName = "attention.head_count_kv";
   const GgufValue* const value = file.find_value(keys.key(kName));
   const bool by_layers = architecture.state && architecture.attention_every == 0 && value != nullptr &&
                          value->type == GgufValueType::Array;
   if (!by_layers) {
+    if (architecture.lone_parts) {
+      fail(ErrorCode::CorruptFile, "{}: metadata key {} does not state a number for each layer", file.path(),
+           quote(keys.key(kName)));
+    }
     spec.kv_head_count = keys.find_count(kName).value_or(spec.head_count);
     return;
   }
   auto counts = *file.find_integers(keys.key(kName));
   keys.require_layers(kName, counts.size(), spec.layer_count);
+  if (spec.layer_count < 1) return;  // what validate() refuses
   counts.resize(static_cast<size_t>(spec.layer_count));
   int64_t heads = 0;
   for (const int64_t count : counts) {
-    spec.stateful.push_back(count == 0);
+    const auto layer = static_cast<int32_t>(spec.mixing.size());
+    const bool alone = architecture.lone_parts && spec.feed_forward_size_of(layer) > 0;
+    spec.mixing.push_back(alone ? Mixing::None : count == 0 ? Mixing::State : Mixing::Attention);
+    if (alone) continue;
     if (heads == 0) heads = count;
     if (count == 0 || count == heads) continue;
     fail(ErrorCode::Unsupported, "{}: metadata key {} has {} and {}; supported: one value for all layers that attend",
@@ -209,7 +217,7 @@ void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architectur
 }
 
 // Which layers have states: stated of each layer, or by every how many layers one has none; else as the family has it.
-std::vector<bool> read_stateful(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
+std::vector<Mixing> read_mixing(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
                                 int32_t layers) {
   if (layers < 1 || layers > limits::kLayerCountMax) return {};  // what validate() refuses
   auto stateful = file.find_bools(keys.key("attention.recurrent_layers"));
@@ -219,15 +227,19 @@ std::vector<bool> read_stateful(const GgufFile& file, const SpecKeys& keys, cons
     for (int32_t i = 0; i < layers; ++i) stateful->push_back((i + 1) % every != 0);
   }
   keys.require_layers("attention.recurrent_layers", stateful->size(), layers);
-  stateful->resize(static_cast<size_t>(layers));  // without those that predict further tokens
-  return *stateful;
+  std::vector<Mixing> mixing;
+  for (int32_t i = 0; i < layers; ++i) {  // without those that predict further tokens
+    mixing.push_back(stateful->at(static_cast<size_t>(i)) ? Mixing::State : Mixing::Attention);
+  }
+  return mixing;
 }
 
-StateShape read_delta_net(const GgufFile& file, const SpecKeys& keys) {
+StateShape read_delta_net(const GgufFile& file, const SpecKeys& keys, bool grouped_heads) {
   const int32_t size = keys.count("ssm.state_size"), inner = keys.count("ssm.inner_size");
   const StateShape state{.kind = StateKind::DeltaNet,
                          .key_heads = keys.count("ssm.group_count"),
                          .value_heads = keys.count("ssm.time_step_rank"),
+                         .grouped_heads = grouped_heads,
                          .key_size = size,
                          .value_size = size,
                          .window = keys.count("ssm.conv_kernel")};
@@ -247,6 +259,7 @@ StateShape read_mamba(const GgufFile& file, const SpecKeys& keys) {
   return {.kind = StateKind::Mamba2,
           .key_heads = keys.count("ssm.group_count"),
           .value_heads = heads,
+          .grouped_heads = true,
           .key_size = keys.count("ssm.state_size"),
           .value_size = inner / heads,
           .window = keys.count("ssm.conv_kernel")};
@@ -255,11 +268,14 @@ StateShape read_mamba(const GgufFile& file, const SpecKeys& keys) {
 // REQUIRES: layer count, hidden size and KV heads are set.
 void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   if (!architecture.state) return;
-  if (architecture.attention_every > 0) spec.stateful = read_stateful(file, keys, architecture, spec.layer_count);
+  if (architecture.state_beside && spec.layer_count <= limits::kLayerCountMax) {
+    spec.mixing.assign(static_cast<size_t>(std::max(spec.layer_count, 0)), Mixing::Both);
+  }
+  if (architecture.attention_every > 0) spec.mixing = read_mixing(file, keys, architecture, spec.layer_count);
   if (!spec.has_state()) return;
   switch (*architecture.state) {
     case StateKind::DeltaNet:
-      spec.state = read_delta_net(file, keys);
+      spec.state = read_delta_net(file, keys, architecture.grouped_heads);
       break;
     case StateKind::ShortConvolution:
       spec.state = {.kind = StateKind::ShortConvolution,
@@ -274,7 +290,7 @@ void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture&
 }
 
 void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
-  for (const std::string_view name : {"attention.clamp_kqv", "rope.scaling.alpha"}) {
+  for (const std::string_view name : {"attention.clamp_kqv", "rope.scaling.alpha", "moe_latent_size"}) {
     const float number = keys.find_float(name).value_or(0.0F);
     if (number == 0.0F) continue;
     fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: 0", file.path(), quote(keys.key(name)), number);
@@ -284,7 +300,7 @@ void refuse_numbers(const GgufFile& file, const SpecKeys& keys) {
 // What files call shared experts is one feed-forward: its size is that of the tensor, as families state it differently.
 int32_t shared_expert_size_of(const GgufFile& file, const SpecKeys& keys) {
   for (const GgufTensor& tensor : file.tensors()) {
-    if (!tensor.name.ends_with(".ffn_gate_shexp.weight")) continue;
+    if (!tensor.name.ends_with(".ffn_up_shexp.weight")) continue;
     return static_cast<int32_t>(std::min<int64_t>(tensor.rows(), std::numeric_limits<int32_t>::max()));
   }
   return keys.find_count("expert_shared_feed_forward_length", 0).value_or(0);
@@ -318,6 +334,15 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
   }
   spec.expert_groups = std::max(keys.find_count("expert_group_count", 0).value_or(1), 1);
   spec.expert_groups_used = spec.expert_groups > 1 ? keys.count("expert_group_used_count") : 1;
+}
+
+// Nemotron-H's files may state the one of norms with a mean alone.
+float read_epsilon(const SpecKeys& keys, const Architecture& architecture) {
+  constexpr std::string_view kWithMean = "attention.layer_norm_epsilon";
+  const auto other = architecture.lone_parts ? keys.find_float(kWithMean) : std::nullopt;
+  constexpr std::string_view kWithout = "attention.layer_norm_rms_epsilon";
+  if (other && !keys.find_float(kWithout)) return *other;
+  return keys.number(architecture.mean_norms ? kWithMean : kWithout);
 }
 
 // 0 means "not set", as in llama.cpp. Granite's logits are divided by their scale, Cohere's multiplied.
@@ -536,8 +561,7 @@ ModelSpec read_spec(const GgufFile& file) {
   refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
   spec.context_length = keys.count("context_length");
-  const bool mean = architecture.mean_norms;
-  spec.norm_epsilon = keys.number(mean ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon");
+  spec.norm_epsilon = read_epsilon(keys, architecture);
   read_scales(keys, architecture, spec);
   spec.rope_dimension_count = architecture.latent ? keys.count("rope.dimension_count")
                                                   : keys.find_count("rope.dimension_count").value_or(spec.head_size);

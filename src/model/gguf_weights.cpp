@@ -21,19 +21,6 @@
 namespace inflight {
 namespace {
 
-Mixer mixer_of(const ModelSpec& spec, int32_t layer) {
-  if (spec.attends(layer)) return spec.is_latent() ? Mixer::LatentAttention : Mixer::Attention;
-  switch (spec.state.kind) {
-    case StateKind::DeltaNet:
-      return Mixer::DeltaNet;
-    case StateKind::ShortConvolution:
-      return Mixer::ShortConvolution;
-    case StateKind::Mamba2:
-      return Mixer::Mamba2;
-  }
-  return Mixer::Any;  // not reached
-}
-
 struct Shape {
   int32_t rows;
   int32_t columns;
@@ -86,23 +73,26 @@ class WeightReader {
   void read_layer(size_t layer, LayerWeights& weights) {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const auto number = static_cast<int32_t>(layer);
-    const bool mixed = spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
-    const Mixer mixer = mixer_of(spec_, number);
-    if (spec_.gated_attention && mixer == Mixer::Attention) read_gated_query(prefix, weights);
-    if (mixer == Mixer::Mamba2) read_mamba_input(prefix, weights);
-    if (mixer == Mixer::LatentAttention) read_latent(prefix, weights);
+    const bool feeds_forward = spec_.feed_forward_size_of(number) > 0;
+    const bool mixed =
+        feeds_forward && spec_.expert_count > 0 && file_.find_tensor(prefix + "ffn_gate_inp.weight") != nullptr;
+    if (spec_.gated_attention && is_of(Mixer::Attention, number)) read_gated_query(prefix, weights);
+    if (is_of(Mixer::Mamba2, number)) read_mamba_input(prefix, weights);
+    if (is_of(Mixer::DeltaNet, number) && spec_.state.grouped_heads) read_grouped_delta_net(prefix, weights);
+    if (is_of(Mixer::LatentAttention, number)) read_latent(prefix, weights);
     if (architecture_.weightless_norms) weights.attention_norm = weights.feed_forward_norm = ones(spec_.hidden_size);
-    read_joined(prefix, number, mixer, weights);
+    read_joined(prefix, number, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
-      if ((weights.*tensor.role).present() || !is_of(tensor.mixer, mixer)) continue;
+      if ((weights.*tensor.role).present() || !is_of(tensor.mixer, number)) continue;
       const std::string name = prefix + std::string(name_in_files(tensor.name));
       const Shape shape = shape_of(tensor, number);
       if (tensor.mixer == Mixer::OwnKeys && spec_.shares_kv(number)) {  // some files hold those that nothing reads
         (void)optional(name, shape);
         continue;
       }
-      const bool is_needed = is_in_layer(tensor.presence, mixed) ? !lists(architecture_.lacking, tensor.name)
-                                                                 : lists(architecture_.needed, tensor.name);
+      const bool is_needed = is_in_layer(tensor.presence, feeds_forward, mixed)
+                                 ? !lists(architecture_.lacking, tensor.name)
+                                 : lists(architecture_.needed, tensor.name);
       if (is_needed) {
         weights.*tensor.role = required(name, shape);
       } else if (tensor.presence == Presence::Optional || lists(architecture_.optional, tensor.name)) {
@@ -128,22 +118,71 @@ class WeightReader {
     return found == architecture_.renamed.end() ? name : found->in_files;
   }
 
-  [[nodiscard]] static bool is_of(Mixer tensors, Mixer layers) {
-    return tensors == Mixer::Any || tensors == layers || (tensors == Mixer::OwnKeys && layers == Mixer::Attention);
+  // Whether a layer is one of those.
+  [[nodiscard]] bool is_of(Mixer layers, int32_t layer) const {
+    const bool attends = spec_.attends(layer), state = spec_.has_state(layer);
+    switch (layers) {
+      case Mixer::Any:
+        return true;
+      case Mixer::Some:
+        return attends || state;
+      case Mixer::Attention:
+      case Mixer::OwnKeys:
+        return attends && !spec_.is_latent();
+      case Mixer::LatentAttention:
+        return attends && spec_.is_latent();
+      case Mixer::DeltaNet:
+        return state && spec_.state.kind == StateKind::DeltaNet;
+      case Mixer::ShortConvolution:
+        return state && spec_.state.kind == StateKind::ShortConvolution;
+      case Mixer::Mamba2:
+        return state && spec_.state.kind == StateKind::Mamba2;
+    }
+    return false;  // not reached
+  }
+
+  struct Turn {
+    WeightView* view;
+    int32_t rows;
+    std::string_view name;
+  };
+
+  // Matrices that lie in one by turns: `count` times so many rows of each.
+  void read_turns(const std::string& name, int32_t count, std::span<const Turn> turns) {
+    int32_t stride = 0;
+    for (const Turn& turn : turns) stride += turn.rows;
+    const WeightView whole = required(name, {count * stride, spec_.hidden_size, false});
+    size_t begin = 0;
+    for (const Turn& turn : turns) {
+      *turn.view = whole;
+      turn.view->name = fmt::format("{} ({})", name, turn.name);
+      turn.view->rows = count * turn.rows;
+      turn.view->piece_rows = turn.rows;
+      turn.view->piece_stride = stride;
+      turn.view->bytes = whole.bytes.subspan(begin);
+      begin += row_bytes(whole.type, whole.columns) * static_cast<size_t>(turn.rows);
+    }
   }
 
   // Of each head its queries' rows, then its gate's.
   void read_gated_query(const std::string& prefix, LayerWeights& weights) {
-    const Shape both{2 * spec_.head_count * spec_.head_size, spec_.hidden_size, false};
-    const WeightView whole = required(prefix + "attn_q.weight", both);
-    weights.query = whole;
-    weights.query.rows = both.rows / 2;
-    weights.query.piece_rows = spec_.head_size;
-    weights.query.piece_stride = 2 * spec_.head_size;
-    weights.query_gate = weights.query;
-    weights.query_gate.name += " (gate)";
-    const size_t head = row_bytes(whole.type, whole.columns) * static_cast<size_t>(spec_.head_size);
-    weights.query_gate.bytes = whole.bytes.subspan(head);
+    const Turn turns[] = {{&weights.query, spec_.head_size, "query"}, {&weights.query_gate, spec_.head_size, "gate"}};
+    read_turns(prefix + "attn_q.weight", spec_.head_count, turns);
+  }
+
+  // Of each key head rows of its value heads' corrections, then of their steps; in older files the other
+  // matrices are one by turns, too.
+  void read_grouped_delta_net(const std::string& prefix, LayerWeights& weights) {
+    const StateShape& state = spec_.state;
+    const int32_t heads = state.value_heads / state.key_heads, values = heads * state.value_size;
+    const Turn steps[] = {{&weights.correction, heads, "corrections"}, {&weights.step, heads, "steps"}};
+    read_turns(prefix + "ssm_ba.weight", state.key_heads, steps);
+    if (file_.find_tensor(prefix + "ssm_in.weight") == nullptr) return;
+    const Turn inputs[] = {{&weights.mixed, state.key_size, "queries"},
+                           {&weights.mixed_keys, state.key_size, "keys"},
+                           {&weights.mixed_values, values, "values"},
+                           {&weights.output_gate, values, "gate"}};
+    read_turns(prefix + "ssm_in.weight", state.key_heads, inputs);
   }
 
   // Rows of the gate, of what is convolved, of the steps.
@@ -217,15 +256,17 @@ class WeightReader {
             .bytes = whole.bytes.subspan(begin, bytes)};
   }
 
-  // Whether layers have a tensor because of what they are; mixed: with a router.
-  [[nodiscard]] bool is_in_layer(Presence presence, bool mixed) const {
+  // Whether layers have a tensor because of what they are: with a feed-forward, with a router.
+  [[nodiscard]] bool is_in_layer(Presence presence, bool feeds_forward, bool mixed) const {
     switch (presence) {
       case Presence::Always:
         return true;
+      case Presence::WithFeedForward:
+        return feeds_forward;
       case Presence::Dense:
-        return !mixed;
+        return feeds_forward && !mixed;
       case Presence::Gated:
-        return !mixed && spec_.gated_feed_forward;
+        return feeds_forward && !mixed && spec_.gated_feed_forward;
       case Presence::Mixed:
         return mixed;
       case Presence::Shared:
@@ -240,12 +281,12 @@ class WeightReader {
   }
 
   // Takes tensors apart that are several in one, where the file does not have these by themselves.
-  void read_joined(const std::string& prefix, int32_t layer, Mixer mixer, LayerWeights& weights) {
+  void read_joined(const std::string& prefix, int32_t layer, LayerWeights& weights) {
     for (const JoinedTensor& joined : joined_tensors()) {
       std::vector<const LayerTensor*> parts;
       Shape shape{0, 0, false};
       for (const LayerTensor& tensor : layer_tensors()) {
-        if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end() || !is_of(tensor.mixer, mixer)) continue;
+        if (std::ranges::find(joined.parts, tensor.name) == joined.parts.end() || !is_of(tensor.mixer, layer)) continue;
         const Shape part = shape_of(tensor, layer);
         shape = part.is_vector ? Shape{1, shape.columns + part.columns, true}
                                : Shape{shape.rows + part.rows, part.columns, false};

@@ -78,7 +78,8 @@ struct LayerWeights {
 
   // Of layers with a state in the place of attention (StateShape). P, M, V: projected, mixed and value width, W:
   // window, N: value heads.
-  WeightView mixed;             // [P, E]
+  WeightView mixed;  // [P, E]; where the next two are there, of queries alone, as these of keys and values
+  WeightView mixed_keys, mixed_values;
   WeightView convolution;       // [M][W] F32: factors of a number's last W values, the oldest first
   WeightView convolution_bias;  // [M] F32, optional
   // Where there are matrices. The last two are of a delta net alone and of Mamba 2 alone.
@@ -93,10 +94,30 @@ struct LayerWeights {
   [[nodiscard]] bool has_state() const { return mixed.present(); }
   [[nodiscard]] bool has_experts() const { return router.present(); }
   // All of [N, K] that every token is multiplied by, and those of experts; which are there differs from layer to layer.
-  [[nodiscard]] std::array<const WeightView*, 21> common_matrices() const {
-    return {&query,        &query_gate, &key,         &value, &attention_output, &query_down,     &latent,
-            &rotated_key,  &head_keys,  &head_values, &mixed, &output_gate,      &step,           &correction,
-            &state_output, &gate,       &up,          &down,  &router,           &embedding_gate, &embedding_output};
+  [[nodiscard]] std::array<const WeightView*, 23> common_matrices() const {
+    return {&query,
+            &query_gate,
+            &key,
+            &value,
+            &attention_output,
+            &query_down,
+            &latent,
+            &rotated_key,
+            &head_keys,
+            &head_values,
+            &mixed,
+            &mixed_keys,
+            &mixed_values,
+            &output_gate,
+            &step,
+            &correction,
+            &state_output,
+            &gate,
+            &up,
+            &down,
+            &router,
+            &embedding_gate,
+            &embedding_output};
   }
   [[nodiscard]] std::array<const WeightView*, 3> expert_matrices() const {
     return {&expert_gate, &expert_up, &expert_down};

@@ -111,6 +111,7 @@ ProgramSource source_of(const KernelShape& shape, const DeviceInfo& device, Laun
         "-D STATE_LAYERS={}",
         static_cast<int32_t>(shape.state.kind), shape.state.key_heads, shape.state.value_heads, shape.state.key_size,
         shape.state.value_size, shape.state.window, shape.state_layer_count);
+    if (shape.state.grouped_heads) source.options += " -D GROUPED_HEADS=1";
   }
   if (groups) {
     source.options += group_options(device);

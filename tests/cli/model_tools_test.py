@@ -123,12 +123,17 @@ class Inspect(Folder):
         self.assertIn("no: metadata key 'general.architecture' is missing", self.good("inspect", path))
 
     def test_says_what_layers_have_in_the_place_of_attention(self):
-        heads = "in the other layers, 4 value heads of 32 for 2 key heads of 32"
-        for name, states in (("qwen35", f"delta net {heads}, 57.0 KiB"), ("granitehybrid", f"Mamba 2 {heads}, 19.0 KiB"),
-                             ("lfm2", "convolution of 3 tokens in the other layers, 768 B")):
+        heads = "value heads of 32 for 2 key heads of 32"
+        for name, states in (("qwen35", f"delta net in 3 of the layers, 4 {heads}, 57.0 KiB"),
+                             ("qwen3next", f"delta net in 2 of the layers, 6 {heads}, 55.5 KiB"),
+                             ("granitehybrid", f"Mamba 2 in 1 of the layers, 4 {heads}, 19.0 KiB"),
+                             ("nemotron_h", "Mamba 2 in 2 of the layers, 4 value heads of 16 for 2 key heads of 32, 20.5 KiB"),
+                             ("lfm2", "convolution of 3 tokens in 3 of the layers, 768 B")):
             text = " ".join(self.good("inspect", SOURCE / f"tests/golden/reference_{name}.gguf").split())
             self.assertIn(f"states {states} a sequence", text)
-            self.assertEqual("no RoPE" in text, name == "granitehybrid")
+            self.assertEqual("no RoPE" in text, name in ("granitehybrid", "nemotron_h"))
+        self.assertIn("hidden size 32, feed-forward size 40 in 2 of them",
+                      self.good("inspect", SOURCE / "tests/golden/reference_nemotron_h.gguf"))
 
     def test_says_what_latent_attention_keeps(self):
         for name, attention, rotated in (

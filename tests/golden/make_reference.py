@@ -35,7 +35,9 @@ OLMO2 = {"post_norms": True, "no_norms": True, "all_head_norms": True, "untied":
 # short_convolution: tokens, the layers that have attention instead
 # latent: rank, that of queries (0: none), a head's numbers that are not rotated, its values; joined_heads: as files of before
 # April 2025, which llama.cpp multiplies out
-# mamba: groups, heads, size of a head, of a key, the layers that have attention instead
+# mamba: groups, heads, size of a head, of a key, the layers that have attention instead; beside: all have both
+# grouped: the value heads of a key head lie side by side, and rows of corrections and steps are by turns; joined_states: all rows
+# lone: the layers that are a feed-forward alone; the others have none
 CASES = {
     "gqa_linear": ("llama", 24, 20, 6, 2, 8, 8, 10000.0, 2, {"linear": 4.0, "all_biases": True}),
     "mqa_llama3": ("llama", 24, 40, 4, 1, 16, 16, 500.0, 2, {"llama3": True, "untied": True}),
@@ -98,6 +100,21 @@ CASES = {
     "granitehybrid_moe": ("granitehybrid", 32, 16, 4, 2, 8, 8, 1e4, 3,
                           {"mamba": (1, 2, 32, 64, (1,)), "experts": (3, 2), "shared": 16,
                            "scales": (6.0, 0.22, 0.5, 8.0)}),
+    "nemotron_h": ("nemotron_h", 32, [0, 40, 0, 0, 40], 4, 2, 8, 8, 1e4, 5,
+                   {"mamba": (2, 4, 16, 32, (3,)), "lone": (1, 4), "ungated": True, "all_biases": True}),
+    "nemotron_h_moe": ("nemotron_h_moe", 32, [0, 16, 0, 16, 0], 4, 2, 16, 8, 1e4, 5,
+                       {"mamba": (1, 2, 48, 32, (4,)), "lone": (1, 3), "ungated": True, "experts": (4, 2), "expert": 16,
+                        "shared": 32, "shared_count": 1, "weights_norm": True, "weights_scale": 2.5, "router_bias": True,
+                        "untied": True}),
+    "falcon_h1": ("falcon-h1", 32, 40, 4, 2, 8, 8, 1e4, 2, {"mamba": (2, 4, 16, 32, ()), "beside": True, "untied": True}),
+    "falcon_h1_unnormed": ("falcon-h1", 32, 40, 4, 1, 16, 16, 1e11, 2,
+                           {"mamba": (1, 2, 32, 32, ()), "beside": True, "unnormed": True}),
+    "qwen3next": ("qwen3next", 16, 16, 4, 2, 32, 8, 1e4, 3,
+                  {"delta_net": (2, 6, 32, 3), "grouped": True, "norm_renamed": True, "experts": (3, 2), "expert": 16,
+                   "shared": 16, "shared_gate": True, "head_norms": True, "untied": True}),
+    "qwen3next_joined": ("qwen3next", 16, 16, 4, 2, 16, 4, 1e4, 2,
+                         {"delta_net": (2, 4, 32, 2), "grouped": True, "joined_states": True, "norm_renamed": True,
+                          "experts": (3, 2), "expert": 16, "shared": 16, "shared_gate": True, "head_norms": True}),
     "lfm2": ("lfm2", 32, 40, 4, 2, 8, 8, 1e4, 5, {"short_convolution": (3, (1, 3)), "head_norms": True}),
     "lfm2moe": ("lfm2moe", 32, 40, 4, 2, 8, 8, 1e4, 4,
                 {"short_convolution": (3, (2,)), "experts": (5, 2), "expert": 16, "sigmoid": True, "router_bias": True,
@@ -179,6 +196,8 @@ def has_state(extras, layer):
     """In the place of attention."""
     if "delta_net" in extras:
         return (layer + 1) % extras["delta_net"][3] != 0
+    if layer in extras.get("lone", ()):
+        return False
     return any(layer not in extras[kind][-1] for kind in ("short_convolution", "mamba") if kind in extras)
 
 
@@ -195,14 +214,16 @@ def write_model(path, case, llama3_as_keys=False):
     w.add_embedding_length(hidden)
     w.add_feed_forward_length(feed_forward)
     w.add_head_count(heads)
-    by_layers = "short_convolution" in extras or "mamba" in extras
-    w.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if by_layers else kv_heads)
+    by_layers = ("short_convolution" in extras or "mamba" in extras) and not extras.get("beside")
+    lone = extras.get("lone", ())
+    attending = [i for i in range(layers) if extras.get("beside") or not has_state(extras, i) and i not in lone]
+    w.add_head_count_kv([kv_heads if i in attending else 0 for i in range(layers)] if by_layers else kv_heads)
     w.add_key_length(head)
     joined_heads = extras.get("joined_heads")
     w.add_value_length(extras["latent"][3 if joined_heads else 0] if "latent" in extras else head)
     w.add_rope_dimension_count(rope)
     w.add_rope_freq_base(base)
-    if "mean" in extras:
+    if "mean" in extras or lone:
         w.add_layer_norm_eps(1e-2)
     if "parallel" in extras:
         w.add_parallel_residual(extras["parallel"])
@@ -298,8 +319,8 @@ def write_model(path, case, llama3_as_keys=False):
     def vector(name, size, centre, spread=0.3):
         w.add_tensor(name, (centre + spread * rng.standard_normal(size)).astype(np.float32))
 
-    def norm(name):
-        vector(name + ".weight", hidden, 1.0)
+    def norm(name, suffix=".weight"):
+        vector(name + suffix, hidden, 1.0)
         if extras.get("mean") == "biased":
             vector(name + ".bias", hidden, 0.0)
 
@@ -325,16 +346,17 @@ def write_model(path, case, llama3_as_keys=False):
         matrix(block + "ffn_gate_inp.weight", count, hidden)
         if extras.get("router_bias"):
             vector(block + "exp_probs_b.bias", count, 0.0)
-        for name, rows, columns in (("gate", expert, hidden), ("up", expert, hidden), ("down", hidden, expert)):
-            matrices(f"{block}ffn_{name}_exps.weight", count, rows, columns)
+        gates = [] if extras.get("ungated") else ["gate"]
+        for name in [*gates, "up", "down"]:
+            matrices(f"{block}ffn_{name}_exps.weight", count, *((hidden, expert) if name == "down" else (expert, hidden)))
         if extras.get("sinks"):  # gates and ups beyond what they are cut off at
             vector(block + "ffn_gate_inp.bias", count, 0.0)
             for name, size, spread in (("gate", expert, 5), ("up", expert, 5), ("down", hidden, 0.3)):
                 vector(f"{block}ffn_{name}_exps.bias", (count, size), 0.0, spread)
         shared = extras.get("shared", expert * extras.get("shared_count", 0))
         if shared:
-            for name, rows, columns in (("gate", shared, hidden), ("up", shared, hidden), ("down", hidden, shared)):
-                matrix(f"{block}ffn_{name}_shexp.weight", rows, columns)
+            for name in [*gates, "up", "down"]:
+                matrix(f"{block}ffn_{name}_shexp.weight", *((hidden, shared) if name == "down" else (shared, hidden)))
         if extras.get("shared_gate"):
             vector(block + "ffn_gate_inp_shexp.weight", hidden, 0.0)
 
@@ -346,11 +368,17 @@ def write_model(path, case, llama3_as_keys=False):
         key_heads, value_heads, state, _ = extras["delta_net"]
         values = value_heads * state
         channels = 2 * key_heads * state + values
-        matrix(block + "attn_qkv.weight", channels, hidden)
-        matrix(block + "attn_gate.weight", values, hidden)
+        if extras.get("joined_states"):
+            matrix(block + "ssm_in.weight", channels + values, hidden)
+        else:
+            matrix(block + "attn_qkv.weight", channels, hidden)
+            matrix(block + "attn_gate.weight", values, hidden)
         vector(block + "ssm_conv1d.weight", (channels, CONVOLUTION), 0.0, 0.5)
-        matrix(block + "ssm_alpha.weight", value_heads, hidden)
-        matrix(block + "ssm_beta.weight", value_heads, hidden)
+        if extras.get("grouped"):
+            matrix(block + "ssm_ba.weight", 2 * value_heads, hidden)
+        else:
+            matrix(block + "ssm_alpha.weight", value_heads, hidden)
+            matrix(block + "ssm_beta.weight", value_heads, hidden)
         vector(block + "ssm_dt.bias", value_heads, 0.0)
         w.add_tensor(block + "ssm_a", decays(value_heads))
         vector(block + "ssm_norm.weight", state, 1.0)
@@ -365,7 +393,8 @@ def write_model(path, case, llama3_as_keys=False):
         vector(block + "ssm_dt.bias", count, 0.0)
         w.add_tensor(block + "ssm_a", decays((count, 1)))
         vector(block + "ssm_d", (count, 1), 0.0, 1.0)
-        vector(block + "ssm_norm.weight", (groups, inner // groups), 1.0)
+        if not extras.get("unnormed"):
+            vector(block + "ssm_norm.weight", (groups, inner // groups), 1.0)
         matrix(block + "ssm_out.weight", hidden, inner)
 
     def short_convolution(block):
@@ -418,16 +447,19 @@ def write_model(path, case, llama3_as_keys=False):
             norm(block + "attn_norm")
         if "latent" in extras:
             latent_attention(block)
-        elif not has_state(extras, i):
+        elif i in attending:
             attention(block, head if is_global(i) else extras["local_head"], i < layers - extras.get("sharing", 0))
         elif "delta_net" in extras:
             delta_net(block)
-        elif "mamba" in extras:
-            mamba(block)
-        else:
+        elif "short_convolution" in extras:
             short_convolution(block)
-        if norms and not extras.get("no_second_norm"):
-            norm(block + ("post_attention_norm" if extras.get("norm_renamed") else "ffn_norm"))
+        if "mamba" in extras and has_state(extras, i):
+            mamba(block)
+        if lone and i not in lone:
+            continue
+        if norms and not lone and not extras.get("no_second_norm"):
+            norm(block + ("post_attention_norm" if extras.get("norm_renamed") else "ffn_norm"),
+                 "" if extras.get("beside") else ".weight")
         if extras.get("sinks"):
             vector(block + "attn_sinks.weight", heads, 1.0, 1.5)
         if "experts" in extras and i >= extras.get("dense", 0):

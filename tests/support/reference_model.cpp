@@ -2,6 +2,7 @@
 #include "support/reference_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -150,6 +151,16 @@ ReferenceModel::Matrix ReferenceModel::part(const Matrix& whole, int32_t index, 
   return {rows, whole.columns, Vector(first, first + int64_t{rows} * whole.columns)};
 }
 
+ReferenceModel::Matrix ReferenceModel::stacked(std::span<const WeightView* const> views) {
+  Matrix all = matrix(*views.front());
+  for (const WeightView* view : views.subspan(1)) {
+    const Matrix more = matrix(*view);
+    all.rows += more.rows;
+    all.numbers.insert(all.numbers.end(), more.numbers.begin(), more.numbers.end());
+  }
+  return all;
+}
+
 ReferenceModel::Vector ReferenceModel::vector(const WeightView& view) {
   return view.present() ? matrix(view).numbers : Vector{};
 }
@@ -206,7 +217,7 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.rotated_key = matrix(weights.rotated_key);
     layer.head_keys = matrix(weights.head_keys);
     layer.head_values = matrix(weights.head_values);
-    layer.mixed.weight = matrix(weights.mixed);
+    layer.mixed.weight = stacked(std::array{&weights.mixed, &weights.mixed_keys, &weights.mixed_values});
     layer.convolution = matrix(weights.convolution);
     layer.output_gate.weight = matrix(weights.output_gate);
     layer.step.weight = matrix(weights.step);
@@ -487,10 +498,12 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
   for (size_t index = 0; index < layers_.size(); ++index) {
     Layer& layer = layers_[index];
     const Vector before = x, attention_input = norm(x, layer.attention_norm, layer.attention_norm_bias);
-    const Vector attended = layer.mixed.weight.rows > 0 ? state_layer(layer, attention_input)
-                            : layer.latent.rows > 0     ? latent_attention(layer, attention_input)
-                                                        : attention(index, attention_input);
+    Vector attended = layer.latent.rows > 0         ? latent_attention(layer, attention_input)
+                      : layer.query.weight.rows > 0 ? attention(index, attention_input)
+                                                    : Vector(x.size());
+    if (layer.mixed.weight.rows > 0) add(attended, state_layer(layer, attention_input));
     add(x, norm(attended, layer.attention_post_norm), double{spec_.residual_scale});
+    if (layer.router.rows + layer.dense.down.weight.rows == 0) continue;
 
     const bool shared = spec_.parallel_residual && layer.feed_forward_norm.empty();
     const Vector& read = spec_.parallel_residual ? before : x;

@@ -16,12 +16,14 @@
 //               in layers with a state instead, of the rows m = W_m a: u_c = bias_c + sum_j convolution[c][j] m_c of
 //               W - 1 - j tokens before, and W_o o is added, where in
 //                 a gated delta net  u silu'd: queries and keys of the key heads, of length 1 each, values of the value
-//                   heads; of each of these: S = exp(decay * log(1 + exp(step + bias))) S; S += k b (v - S^T k)^T,
-//                   b = 1 / (1 + exp(-c)); o = norm(S^T q / sqrt(D), state_norm) * silu(output gate)
+//                   heads, which go with key heads by turns or several side by side; of each of these: S = exp(decay *
+//                   log(1 + exp(step + bias))) S; S += k b (v - S^T k)^T, b = 1 / (1 + exp(-c)); o = norm(S^T q /
+//                   sqrt(D), state_norm) * silu(output gate)
 //                 Mamba 2  u silu'd: values of the heads, keys and queries of groups of them; of each head, s = log(1 +
 //                   exp(step + bias)): S = exp(decay * s) S + s k v^T; o = norm((S^T q + skip v) * silu(output gate),
 //                   state_norm), of all heads of a group together
 //                 a short convolution  m = b * y, o = c * u, of the rows (b | c | y) = W_m a
+//               layers may have none of these, or attention and a state side by side, or no feed-forward
 //               f = norm(x, feed_forward_norm)
 //               x += residual_scale * norm(W_down( act(W_gate f + b) * (W_up f + b) ) + b, feed_forward_post_norm)
 //               with embeddings of layers  x += norm(W_o( gelu(W_g x) * e ), post_norm), e = (sqrt(P) table[id] +
@@ -123,6 +125,8 @@ class ReferenceModel {
   static Matrix matrix(const WeightView& view);
   // One of `count` equal parts, by rows.
   static Matrix part(const Matrix& whole, int32_t index, int32_t count);
+  // The rows of all of them.
+  static Matrix stacked(std::span<const WeightView* const> views);
   static Vector vector(const WeightView& view);
   static Vector apply(const Linear& linear, const Vector& x);
   [[nodiscard]] Vector feed_forward(const FeedForward& weights, const Vector& x) const;

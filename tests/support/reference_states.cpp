@@ -58,6 +58,7 @@ ReferenceModel::Vector ReferenceModel::mamba2(Layer& layer, const Vector& x) con
       read.push_back(sum * z / (1.0 + std::exp(-z)));
     }
   }
+  if (layer.state_norm.empty()) return apply(layer.state_output, read);
   const auto width = static_cast<ptrdiff_t>(read.size() / groups);
   Vector normed;
   for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(read.size()); i += width) {
@@ -97,7 +98,8 @@ ReferenceModel::Vector ReferenceModel::delta_net(Layer& layer, const Vector& x) 
   const Vector gate = apply(layer.output_gate, x), step = apply(layer.step, x), correction = apply(layer.correction, x);
   Vector read;
   for (size_t head = 0; head < value_heads; ++head) {
-    const Vector query = unit(head % key_heads * size), key = unit((key_heads + head % key_heads) * size);
+    const size_t key_head = spec_.state.grouped_heads ? head / (value_heads / key_heads) : head % key_heads;
+    const Vector query = unit(key_head * size), key = unit((key_heads + key_head) * size);
     const double* const value = &mixed[(2 * key_heads + head) * size];
     const double kept = std::exp(layer.decay[head] * std::log1p(std::exp(step[head] + layer.step_bias[head])));
     const double share = 1.0 / (1.0 + std::exp(-correction[head]));

@@ -110,7 +110,11 @@ class ModelBuilder {
       writer_.key_f32(key("rope.freq_base_swa"), spec_.local_rope_base);
     }
     if (spec_.has_state()) {
-      if (is_of(StateKind::DeltaNet)) writer_.key_bools(key("attention.recurrent_layers"), spec_.stateful);
+      if (is_of(StateKind::DeltaNet)) {
+        std::vector<bool> stateful;
+        for (const Mixing kind : spec_.mixing) stateful.push_back(kind == Mixing::State);
+        writer_.key_bools(key("attention.recurrent_layers"), stateful);
+      }
       if (is_of(StateKind::ShortConvolution)) {
         count("shortconv.l_cache", spec_.state.window);
       } else {
@@ -157,10 +161,10 @@ class ModelBuilder {
 
   [[nodiscard]] bool is_of(StateKind kind) const { return spec_.has_state() && spec_.state.kind == kind; }
 
-  // One number, or of each layer its own: 0 where it has a state.
+  // One number, or of each layer its own, 0 where it does not attend, of families whose first layers have states alone.
   void write_kv_heads() {
     const std::string key = spec_.architecture + ".attention.head_count_kv";
-    if (!spec_.has_state() || is_of(StateKind::DeltaNet)) {
+    if (!spec_.has_state() || is_of(StateKind::DeltaNet) || spec_.attends(0)) {
       writer_.key_u32(key, static_cast<uint32_t>(model_.joined_heads ? spec_.head_count : spec_.kv_head_count));
       return;
     }
@@ -195,16 +199,15 @@ class ModelBuilder {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const int32_t hidden = spec_.hidden_size;
     const int32_t feed_forward = spec_.feed_forward_size_of(layer);
+    const bool lone = spec_.lone_layer_count() > 0;
     if (model_.norms_before) norm(prefix + "attn_norm");
-    if (spec_.attends(layer)) {
-      write_attention(prefix, layer);
-    } else {
-      write_state(prefix);
-    }
+    if (spec_.attends(layer)) write_attention(prefix, layer);
+    if (spec_.has_state(layer)) write_state(prefix);
+    if (lone && feed_forward == 0) return;
     if (model_.norms_behind) vector(prefix + "post_attention_norm.weight", hidden, 1.0F);
-    if (model_.norms_before && model_.second_norm) {
+    if (model_.norms_before && model_.second_norm && !lone) {
       const bool renamed = model_.sinks || model_.norm_renamed || is_of(StateKind::DeltaNet);
-      norm(prefix + (renamed ? "post_attention_norm" : "ffn_norm"));
+      norm(prefix + (renamed ? "post_attention_norm" : "ffn_norm"), spec_.architecture == "falcon-h1" ? "" : ".weight");
     }
     if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
     if (!model_.joined && spec_.gated_feed_forward)
@@ -237,13 +240,21 @@ class ModelBuilder {
       vector(prefix + "ssm_conv1d.bias", state.mixed_width(), 0.0F);
       rows(prefix + "ssm_a", state.value_heads, 1, -1.0F, 0.95F);
       rows(prefix + "ssm_d", state.value_heads, 1, 1.0F, 0.5F);
-      rows(prefix + "ssm_norm.weight", state.key_heads, state.norm_width(), 1.0F, 0.2F);
+      if (model_.state_norm) rows(prefix + "ssm_norm.weight", state.key_heads, state.norm_width(), 1.0F, 0.2F);
       return;
     }
-    linear(prefix + "attn_qkv", state.mixed_width(), hidden, false);
-    linear(prefix + "attn_gate", state.value_width(), hidden, false);
-    linear(prefix + "ssm_alpha", state.value_heads, hidden, false);
-    linear(prefix + "ssm_beta", state.value_heads, hidden, false);
+    if (model_.joined_states) {
+      linear(prefix + "ssm_in", state.mixed_width() + state.value_width(), hidden, false);
+    } else {
+      linear(prefix + "attn_qkv", state.mixed_width(), hidden, false);
+      linear(prefix + "attn_gate", state.value_width(), hidden, false);
+    }
+    if (state.grouped_heads) {
+      linear(prefix + "ssm_ba", 2 * state.value_heads, hidden, false);
+    } else {
+      linear(prefix + "ssm_alpha", state.value_heads, hidden, false);
+      linear(prefix + "ssm_beta", state.value_heads, hidden, false);
+    }
     vector(prefix + "ssm_a", state.value_heads, -1.0F, 0.95F);
     vector(prefix + "ssm_norm.weight", state.value_size, 1.0F);
   }
@@ -295,7 +306,7 @@ class ModelBuilder {
     const int32_t hidden = spec_.hidden_size, size = spec_.expert_size, count = spec_.expert_count;
     matrix(prefix + "ffn_gate_inp.weight", count, hidden, TensorType::F32);
     if (model_.choice_bias) vector(prefix + "exp_probs_b.bias", count, 0.0F);
-    matrices(prefix + "ffn_gate_exps.weight", size, hidden);
+    if (spec_.gated_feed_forward) matrices(prefix + "ffn_gate_exps.weight", size, hidden);
     matrices(prefix + "ffn_up_exps.weight", size, hidden);
     matrices(prefix + "ffn_down_exps.weight", hidden, size);
     if (model_.sinks) {
@@ -306,7 +317,7 @@ class ModelBuilder {
       }
     }
     if (spec_.shared_expert_size == 0) return;
-    linear(prefix + "ffn_gate_shexp", spec_.shared_expert_size, hidden, false);
+    if (spec_.gated_feed_forward) linear(prefix + "ffn_gate_shexp", spec_.shared_expert_size, hidden, false);
     linear(prefix + "ffn_up_shexp", spec_.shared_expert_size, hidden, false);
     linear(prefix + "ffn_down_shexp", hidden, spec_.shared_expert_size, false);
     if (model_.shared_gate) vector(prefix + "ffn_gate_inp_shexp.weight", hidden, 0.0F);
@@ -322,8 +333,8 @@ class ModelBuilder {
   }
 
   // Of hidden states.
-  void norm(const std::string& name) {
-    vector(name + ".weight", spec_.hidden_size, 1.0F);
+  void norm(const std::string& name, const char* suffix = ".weight") {
+    vector(name + suffix, spec_.hidden_size, 1.0F);
     if (model_.norm_bias) vector(name + ".bias", spec_.hidden_size, 0.0F);
   }
 
@@ -450,53 +461,6 @@ void SyntheticModel::make_mixture(int32_t experts, int32_t used, bool shared) {
   query_key_value_bias = shared_gate = shared;
   query_key_norm = !shared;
   if (shared) spec.shared_expert_size = 80;
-}
-
-void SyntheticModel::make_qwen35(bool mixture) {
-  if (mixture) make_mixture(6, 2, true);
-  spec.architecture = mixture ? "qwen35moe" : "qwen35";
-  spec.rope_style = RopeStyle::HalfSplit;
-  spec.expert_weights_normed = true;
-  spec.layer_count = 6;
-  spec.stateful = {true, true, false, true, true, false};
-  spec.state = {.key_heads = 2, .value_heads = 4, .key_size = 32, .value_size = 32, .window = 4};
-  spec.gated_attention = query_key_norm = true;
-  query_key_value_bias = false;
-  spec.rope_dimension_count = 8;
-}
-
-void SyntheticModel::make_lfm2(bool mixture) {
-  if (mixture) {
-    make_mixture(6, 2, false);
-    spec.expert_gating = Gating::Sigmoid;
-    choice_bias = true;
-    dense_layers = 1;
-  }
-  spec.architecture = mixture ? "lfm2moe" : "lfm2";
-  spec.rope_style = RopeStyle::HalfSplit;
-  spec.layer_count = 6;
-  spec.stateful = {true, true, false, true, false, true};
-  spec.state = {.kind = StateKind::ShortConvolution, .value_heads = 1, .value_size = spec.hidden_size, .window = 3};
-  query_key_norm = true;
-}
-
-void SyntheticModel::make_granite_hybrid(bool mixture) {
-  if (mixture) {
-    make_mixture(6, 2, false);
-    query_key_norm = false;
-    spec.shared_expert_size = 80;
-  }
-  spec.architecture = "granitehybrid";
-  spec.rope_style = RopeStyle::Interleaved;
-  spec.unrotated_every = 1;
-  spec.embedding_scale = 6.0F;
-  spec.residual_scale = 0.25F;
-  spec.attention_scale = 0.5F;
-  spec.logit_scale = 0.125F;
-  spec.layer_count = 5;
-  spec.stateful = {true, true, false, true, false};
-  spec.state = {
-      .kind = StateKind::Mamba2, .key_heads = 2, .value_heads = 4, .key_size = 64, .value_size = 32, .window = 4};
 }
 
 void SyntheticModel::make_deepseek2(bool query_rank) {

@@ -34,6 +34,8 @@ struct SyntheticModel {
   bool joined = false;                             // attn_qkv, and ffn_up with the gate's rows
   bool choice_bias = false, shared_gate = false;   // of mixtures of experts (spec.expert_count > 0)
   bool joined_heads = false;        // attn_kv_b in the place of attn_k_b and attn_v_b, and its keys (spec.is_latent())
+  bool joined_states = false;       // ssm_in in the place of attn_qkv and attn_gate (spec.state.grouped_heads)
+  bool state_norm = true;           // what states give is normed (Mamba 2)
   bool sinks = false;               // of attention, and biases of router and experts, as gpt-oss has them
   int32_t predicting_layers = 0;    // behind the model's own, of which the file has a tensor each (MTP)
   int32_t dense_layers = 0;         // of these the first so many have no experts
@@ -62,6 +64,16 @@ struct SyntheticModel {
   // As Granite 4's hybrids: Mamba 2 in 3 of 5 layers, two groups of two heads, no RoPE, scales; or with experts and a
   // shared one.
   void make_granite_hybrid(bool mixture);
+
+  // As Nemotron-H: 7 layers of one thing each, Mamba 2 in 3, attention in 1, ReLU squared in 3, no RoPE; or as Nemotron
+  // 3 Nano, with experts and a shared one in these.
+  void make_nemotron_h(bool mixture);
+
+  // As Falcon-H1: Mamba 2 beside attention in all 3 layers.
+  void make_falcon_h1();
+
+  // As Qwen3-Next: as Qwen 3.5's mixture, with three value heads beside one another for each key head.
+  void make_qwen3next();
 
   // As DeepSeek V2 Lite: latent attention, YaRN, a dense layer of 3, a shared expert; or with queries of a rank and
   // routers of sigmoids with a bias as GLM 4.7 Flash.

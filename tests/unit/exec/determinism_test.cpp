@@ -253,6 +253,13 @@ void qwen35(test::SyntheticModel& model) { model.make_qwen35(false); }
 void qwen35moe(test::SyntheticModel& model) { model.make_qwen35(true); }
 void lfm2(test::SyntheticModel& model) { model.make_lfm2(false); }
 void granite_hybrid(test::SyntheticModel& model) { model.make_granite_hybrid(false); }
+void nemotron_h(test::SyntheticModel& model) { model.make_nemotron_h(false); }
+void nemotron_h_moe(test::SyntheticModel& model) { model.make_nemotron_h(true); }
+void falcon_h1(test::SyntheticModel& model) { model.make_falcon_h1(); }
+void qwen3next(test::SyntheticModel& model) {
+  model.make_qwen3next();
+  model.joined_states = true;
+}
 void deepseek2(test::SyntheticModel& model) { model.make_deepseek2(false); }
 void ranked_queries(test::SyntheticModel& model) { model.make_deepseek2(true); }
 void shared_expert(test::SyntheticModel& model) {
@@ -547,6 +554,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Mamba2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, granite_hybrid},
                     Case{"Mamba2Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, granite_hybrid},
                     Case{"Mamba2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, granite_hybrid},
+                    Case{"NemotronH", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, nemotron_h_moe},
+                    Case{"NemotronHStages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, nemotron_h},
+                    Case{"NemotronHGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, nemotron_h_moe},
+                    Case{"FalconH1", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, falcon_h1},
+                    Case{"FalconH1Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, falcon_h1},
+                    Case{"FalconH1Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, falcon_h1},
+                    Case{"Qwen3Next", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen3next},
+                    Case{"Qwen3NextGroups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 0, qwen3next},
                     Case{"Latent", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, ranked_queries},
                     Case{"LatentFloats", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 0, deepseek2},
                     Case{"LatentStages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 0, deepseek2},
@@ -567,7 +582,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"ShortConvolutionsGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, lfm2},
                     Case{"Mamba2", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, granite_hybrid},
                     Case{"Mamba2Stages", TensorType::F16, KvType::F16, LaunchMode::Stages, 0, 0, granite_hybrid},
-                    Case{"Mamba2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, granite_hybrid}),
+                    Case{"Mamba2Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, granite_hybrid},
+                    Case{"NemotronH", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, nemotron_h},
+                    Case{"NemotronHGroups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 0, nemotron_h_moe},
+                    Case{"FalconH1", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, falcon_h1},
+                    Case{"Qwen3Next", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, qwen3next}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(
                          [](test::SyntheticModel& m) {
                            m.make_qwen35(false);
                            m.spec.layer_count = 3;
-                           m.spec.stateful.resize(3);
+                           m.spec.mixing.resize(3);
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.25, KvType::I16},
@@ -294,6 +294,31 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.25, KvType::I16},
+                    Kind{"NemotronH", [](test::SyntheticModel& m) { m.make_nemotron_h(false); }},
+                    Kind{"NemotronHAndExperts", [](test::SyntheticModel& m) { m.make_nemotron_h(true); }},
+                    Kind{"NemotronHOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_nemotron_h(true);
+                           m.spec.experts_used = m.spec.expert_count;  // which are chosen would depend on rounding
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25, KvType::I16},
+                    Kind{"FalconH1", [](test::SyntheticModel& m) { m.make_falcon_h1(); }},
+                    Kind{"FalconH1OfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_falcon_h1();
+                           m.state_norm = false;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25, KvType::I16},
+                    Kind{"Qwen3Next", [](test::SyntheticModel& m) { m.make_qwen3next(); }},
+                    Kind{"Qwen3NextOfJoinedStates",
+                         [](test::SyntheticModel& m) {
+                           m.make_qwen3next();
+                           m.joined_states = true;
+                           m.matrix_type = TensorType::F16;
+                         },
+                         5e-5},
                     Kind{"LatentAttention", [](test::SyntheticModel& m) { m.make_deepseek2(false); }},
                     Kind{"LatentAttentionOfRankedQueries", [](test::SyntheticModel& m) { m.make_deepseek2(true); }},
                     Kind{"LatentAttentionOfHalves",

@@ -48,7 +48,7 @@ TEST_F(Gemma4Files, TellWhatEachLayerHas) {
     SCOPED_TRACE(layer);
     const bool local = layer % 2 == 0;
     EXPECT_EQ(spec.is_local(layer), local);
-    EXPECT_EQ(spec.place_of(layer), places[layer]);
+    EXPECT_EQ(spec.kv_place_of(layer), places[layer]);
     EXPECT_EQ(spec.shares_kv(layer), layer >= 4);
     const LayerWeights& weights = loaded.weights.layers[static_cast<size_t>(layer)];
     EXPECT_EQ(weights.query.rows, local ? 4 * 32 : 4 * 64);

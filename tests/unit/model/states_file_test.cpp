@@ -49,7 +49,7 @@ TEST(StateFiles, TellWhichLayersAttend) {
   const int32_t places[] = {0, 1, 0, 2, 3, 1};
   for (int32_t layer = 0; layer < 6; ++layer) {
     EXPECT_EQ(spec.attends(layer), layer == 2 || layer == 5) << layer;
-    EXPECT_EQ(spec.place_of(layer), places[layer]) << layer;
+    EXPECT_EQ(spec.attends(layer) ? spec.kv_place_of(layer) : spec.state_place_of(layer), places[layer]) << layer;
     const LayerWeights& weights = loaded.weights.layers[static_cast<size_t>(layer)];
     EXPECT_EQ(weights.has_state(), !spec.attends(layer)) << layer;
     EXPECT_EQ(weights.key.present(), spec.attends(layer)) << layer;
@@ -127,9 +127,9 @@ TEST(StateFiles, OfShapesThatAreNotComputedAreRefused) {
     INFLIGHT_EXPECT_ERROR(code, text, [&] { (void)load_states(folder, model); });
   };
   refused(ErrorCode::CorruptFile, "'qwen35.attention.recurrent_layers' has 5 elements, the model 6 layers",
-          [](SyntheticModel& m) { m.spec.stateful.resize(5); });
+          [](SyntheticModel& m) { m.spec.mixing.resize(5); });
   refused(ErrorCode::CorruptFile, "number of layers that attend is 0, allowed: 1 to 6",
-          [](SyntheticModel& m) { m.spec.stateful.assign(6, true); });
+          [](SyntheticModel& m) { m.spec.mixing.assign(6, Mixing::State); });
   refused(ErrorCode::Unsupported, "5 value heads for 2 key heads",
           [](SyntheticModel& m) { m.spec.state.value_heads = 5; });
   refused(ErrorCode::Unsupported, "key size is 48, supported: multiples of 32",
@@ -142,7 +142,7 @@ TEST(StateFiles, OfShapesThatAreNotComputedAreRefused) {
 TEST(StateFiles, OfShortConvolutions) {
   const TempFolder folder;
   const LoadedModel loaded = load_states(folder, lfm2());
-  EXPECT_EQ(loaded.spec.stateful, (std::vector<bool>{true, true, false, true, false, true}));
+  EXPECT_EQ(loaded.spec.mixing, lfm2().spec.mixing);
   EXPECT_EQ(loaded.spec.kv_head_count, 2);
   EXPECT_EQ(loaded.spec.kv_layer_count(), 2);
   EXPECT_EQ(loaded.spec.state_bytes(), 4U * 2 * 64 * sizeof(float));  // two tokens' 64 numbers of four layers
@@ -185,6 +185,161 @@ TEST(StateFiles, OfMamba2) {
                         [&] { (void)load_states(folder, model); });
 }
 
+TEST(StateFiles, OfLayersOfOneThingEach) {
+  const TempFolder folder;
+  SyntheticModel model;
+  model.make_nemotron_h(false);
+  const LoadedModel loaded = load_states(folder, model);
+  const ModelSpec& spec = loaded.spec;
+  EXPECT_EQ(spec.mixing, model.spec.mixing);
+  EXPECT_EQ(spec.kv_layer_count(), 1);
+  EXPECT_EQ(spec.stateful_layer_count(), 3);
+  EXPECT_EQ(spec.kv_place_of(3), 0);
+  EXPECT_EQ(spec.state_place_of(5), 2);
+  EXPECT_FALSE(spec.rotates(3));
+  EXPECT_EQ(spec.state_bytes(), 3U * (3 * (4 * 48 + 2 * 2 * 32) + 4 * 48 * 32) * sizeof(float));
+  for (int32_t i = 0; i < 7; ++i) {
+    const LayerWeights& layer = loaded.weights.layers[static_cast<size_t>(i)];
+    const bool alone = i == 1 || i == 4 || i == 6;
+    EXPECT_EQ((alone ? layer.feed_forward_norm : layer.attention_norm).name, fmt::format("blk.{}.attn_norm.weight", i));
+    EXPECT_NE(layer.feed_forward_norm.present(), layer.attention_norm.present()) << i;
+    EXPECT_EQ(layer.up.present(), alone) << i;
+    EXPECT_EQ(layer.query.present(), i == 3) << i;
+    EXPECT_EQ(layer.has_state(), !alone && i != 3) << i;
+    EXPECT_FALSE(layer.gate.present()) << i;
+  }
+  model.spec.state.value_size = 40;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "states' value size is 40, supported: multiples of 16",
+                        [&] { (void)load_states(folder, model); });
+  model.spec.state = {.key_heads = 2, .value_heads = 2, .key_size = 32, .value_size = 48, .window = 4};
+  model.spec.state.kind = StateKind::Mamba2;
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "states' heads norm together is 48, supported: multiples of 32",
+                        [&] { (void)load_states(folder, model); });
+}
+
+TEST(StateFiles, OfLayersOfOneThingEachWithExperts) {
+  const TempFolder folder;
+  SyntheticModel model;
+  model.make_nemotron_h(true);
+  const LoadedModel loaded = load_states(folder, model);
+  EXPECT_EQ(loaded.spec.expert_gating, Gating::Sigmoid);
+  EXPECT_EQ(loaded.spec.shared_expert_size, 80);
+  const LayerWeights& layer = loaded.weights.layers[4];
+  EXPECT_TRUE(layer.has_experts());
+  EXPECT_TRUE(layer.expert_up.present());
+  EXPECT_FALSE(layer.expert_gate.present());
+  EXPECT_EQ(layer.up.name, "blk.4.ffn_up_shexp.weight");
+  EXPECT_FALSE(loaded.weights.layers[3].has_experts());
+  GgufWriter latent = build_model(model);
+  latent.key_u32("nemotron_h_moe.moe_latent_size", 32);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'nemotron_h_moe.moe_latent_size' is 32, supported: 0",
+                        [&] { (void)load_model(folder.write("latent.gguf", latent.bytes())); });
+  GgufWriter more = build_model(model);  // of an attention layer
+  more.tensor("blk.3.ffn_gate_inp.weight", TensorType::F32, {64, 6}, std::vector<float>(size_t{64} * 6));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "tensor 'blk.3.ffn_gate_inp.weight' is not part of architecture",
+                        [&] { (void)load_model(folder.write("more.gguf", more.bytes())); });
+}
+
+TEST(StateFiles, OfLayersOfOneThingEachTellWhichOne) {
+  const TempFolder folder;
+  const auto keys = [&](bool kv_heads, bool sizes, const char* epsilon) {
+    GgufWriter writer;
+    writer.key_string("general.architecture", "nemotron_h");
+    const std::vector<std::pair<const char*, uint32_t>> counts = {
+        {"block_count", 3},     {"context_length", 128},  {"embedding_length", 64}, {"attention.head_count", 4},
+        {"vocab_size", 100},    {"ssm.conv_kernel", 4},   {"ssm.state_size", 32},   {"ssm.group_count", 1},
+        {"ssm.inner_size", 64}, {"ssm.time_step_rank", 2}};
+    for (const auto& [key, value] : counts) writer.key_u32(std::string("nemotron_h.") + key, value);
+    const auto number = [&](const char* name, bool by_layers, const std::vector<int32_t>& values) {
+      const std::string key = std::string("nemotron_h.") + name;
+      if (by_layers) {
+        writer.key_i32s(key, values);
+      } else {
+        writer.key_u32(key, static_cast<uint32_t>(values[1]));
+      }
+    };
+    number("attention.head_count_kv", kv_heads, {0, 2, 2});
+    number("feed_forward_length", sizes, {0, 96, 0});
+    if (epsilon != nullptr) writer.key_f32(std::string("nemotron_h.attention.") + epsilon, 1e-3F);
+    return read_spec(GgufFile(folder.write("keys.gguf", writer.bytes())));
+  };
+  const ModelSpec spec = keys(true, true, "layer_norm_epsilon");
+  EXPECT_EQ(spec.mixing, (std::vector{Mixing::State, Mixing::None, Mixing::Attention}));
+  EXPECT_EQ(spec.norm_epsilon, 1e-3F);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "'nemotron_h.attention.layer_norm_rms_epsilon' is missing",
+                        [&] { (void)keys(true, true, nullptr); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile,
+                        "'nemotron_h.attention.head_count_kv' does not state a number for each layer",
+                        [&] { (void)keys(false, true, "layer_norm_rms_epsilon"); });
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "KV head count is 0, allowed: 1 to 4",
+                        [&] { (void)keys(true, false, "layer_norm_rms_epsilon"); });
+}
+
+TEST(StateFiles, OfStatesBesideAttention) {
+  const TempFolder folder;
+  SyntheticModel model;
+  model.make_falcon_h1();
+  for (const bool normed : {true, false}) {
+    model.state_norm = normed;
+    const LoadedModel loaded = load_states(folder, model);
+    const ModelSpec& spec = loaded.spec;
+    EXPECT_EQ(spec.mixing, std::vector(3, Mixing::Both));
+    EXPECT_EQ(spec.kv_layer_count(), 3);
+    EXPECT_EQ(spec.stateful_layer_count(), 3);
+    EXPECT_EQ(spec.kv_place_of(2), 2);
+    EXPECT_EQ(spec.state_place_of(2), 2);
+    const LayerWeights& layer = loaded.weights.layers[2];
+    EXPECT_TRUE(layer.has_state() && layer.query.present() && layer.up.present());
+    EXPECT_EQ(layer.feed_forward_norm.name, "blk.2.ffn_norm");
+    EXPECT_EQ(layer.state_norm.present(), normed);
+  }
+}
+
+// Of the rows of a matrix as they are packed, the first number: those of the file from `first` on, by turns.
+void expect_turns(const WeightView& view, const float* file, int32_t first, int32_t stride) {
+  ASSERT_EQ(view.type, TensorType::F32);
+  const auto columns = static_cast<size_t>(view.columns), rows = static_cast<size_t>(view.rows);
+  std::vector<std::byte> packed((rows + 15) / 16 * 16 * columns * sizeof(float));
+  (void)pack_rows(view, 0, packed);
+  const auto* const numbers = reinterpret_cast<const float*>(packed.data());
+  const auto piece = static_cast<int32_t>(rows) / 2;  // there are two key heads
+  for (int32_t row = 0; row < view.rows; ++row) {
+    const auto place = static_cast<size_t>(first + row / piece * stride + row % piece);
+    ASSERT_EQ(numbers[static_cast<size_t>(row) / 16 * 16 * columns + static_cast<size_t>(row) % 16],
+              file[place * columns])
+        << view.name << " row " << row;
+  }
+}
+
+// Of each of two key heads: rows of its value heads' corrections and steps; in older files of its queries, keys,
+// values and gates, too.
+TEST(StateFiles, OfGroupedDeltaNets) {
+  const TempFolder folder;
+  SyntheticModel model;
+  model.make_qwen3next();
+  for (const bool joined : {false, true}) {
+    model.joined_states = joined;
+    const LoadedModel loaded = load_states(folder, model);
+    EXPECT_TRUE(loaded.spec.state.grouped_heads);
+    const LayerWeights& layer = loaded.weights.layers[1];
+    const auto floats = [&](const char* name) {
+      return reinterpret_cast<const float*>(loaded.file.find_tensor(name)->bytes.data());
+    };
+    const float* const steps = floats("blk.1.ssm_ba.weight");
+    expect_turns(layer.correction, steps, 0, 6);
+    expect_turns(layer.step, steps, 3, 6);
+    EXPECT_EQ(layer.mixed_keys.present(), joined);
+    EXPECT_EQ(layer.mixed.name, joined ? "blk.1.ssm_in.weight (queries)" : "blk.1.attn_qkv.weight");
+    if (!joined) continue;
+    const float* const inputs = floats("blk.1.ssm_in.weight");
+    constexpr int32_t kStride = 2 * 32 + 2 * 96;
+    expect_turns(layer.mixed, inputs, 0, kStride);
+    expect_turns(layer.mixed_keys, inputs, 32, kStride);
+    expect_turns(layer.mixed_values, inputs, 64, kStride);
+    expect_turns(layer.output_gate, inputs, 160, kStride);
+  }
+}
+
 TEST(StateFiles, OfLayersWithoutKvHeadsHaveOneCountOfThem) {
   const TempFolder folder;
   const auto refused = [&](ErrorCode code, const char* text, const std::vector<int32_t>& kv_heads) {
@@ -212,7 +367,8 @@ TEST(StateFiles, AreReadWhenConverted) {
   const TempFolder folder;
   for (void (*make)(SyntheticModel&) :
        {+[](SyntheticModel& m) { m.make_qwen35(false); }, +[](SyntheticModel& m) { m.make_lfm2(false); },
-        +[](SyntheticModel& m) { m.make_granite_hybrid(false); }}) {
+        +[](SyntheticModel& m) { m.make_granite_hybrid(false); }, +[](SyntheticModel& m) { m.make_nemotron_h(true); },
+        +[](SyntheticModel& m) { m.make_qwen3next(); }}) {
     SyntheticModel model;
     make(model);
     const std::string output = folder.file("out.gguf");

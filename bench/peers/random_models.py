@@ -3,8 +3,9 @@
 """A model in the shape of a published one, with random weights, to measure speed with.
     random_models.py SHAPE TYPE TOKENIZER.gguf OUT.gguf        Needs: pip install gguf numpy
 SHAPE, mixtures of experts: granite-1b-a400m (Granite 3.1), olmoe-1b-7b, qwen3-30b-a3b-8l (8 of its 48 layers), gpt-oss-20b,
-gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40), glm-4.7-flash-8l (8 of 47); dense: qwen3.5-0.8b, qwen3.5-2b,
-qwen3.5-4b, lfm2-1.2b, granite-4.0-h-1b, gemma-3-1b, gemma-4-e2b, gemma-4-e4b.
+gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40), glm-4.7-flash-8l (8 of 47), qwen3-next-80b-a3b-4l (4 of 48),
+nemotron-3-nano-30b-a3b-8l (8 of 52); dense: qwen3.5-0.8b, qwen3.5-2b, qwen3.5-4b, lfm2-1.2b, granite-4.0-h-1b, gemma-3-1b,
+gemma-4-e2b, gemma-4-e4b.
 TYPE: f16, q8_0, q4_0, with which the matrix of the logits is q8_0, or mxfp4, with which all but the experts is.
 TOKENIZER: a file with a SentencePiece vocabulary, of which up to 32,000 tokens are taken; where the shape has more, the others
 are made up.
@@ -37,6 +38,13 @@ LARGE_QWEN35 = QWEN35 | {"delta_net": (16, 32, 128, 4, 4)}
 LFM2 = {"short_convolution": (3, (2, 5, 8, 10, 12, 14))}
 GRANITE_HYBRID = {"mamba": (1, 48, 64, 128, 4, (5, 15, 25, 35))}
 
+# Qwen3-Next 80B-A3B, Nemotron 3 Nano 30B-A3B: metadata of their GGUF files as users print it (ggml-org/llama.cpp, issues 17578,
+# 19345 and 20570; lmstudio-bug-tracker, issue 1365).
+# grouped: the value heads of a key head lie side by side
+# lone: the layers that are a feed-forward alone, without gates; the others have none
+NEXT = LARGE_QWEN35 | {"shared": 512, "grouped": True}
+NEMOTRON = {"mamba": (8, 64, 64, 128, 4, (5,)), "lone": (1, 3, 6), "rope": 84, "shared": 3712}
+
 # GLM 4.7 Flash: its config.json.
 # latent: rank, that of queries, a head's numbers that are not rotated, its values; dense: the first so many layers without
 # experts, their F
@@ -61,6 +69,8 @@ SHAPES = {
     "qwen3.5-4b": ("qwen35", 32, 2560, 16, 4, 256, 9216, 0, 0, True, 256, (), 1e7, 248320, LARGE_QWEN35),
     "qwen3.5-35b-a3b-8l": ("qwen35moe", 8, 2048, 16, 2, 256, 512, 256, 8, False, 256, (), 1e7, 32000,
                            LARGE_QWEN35 | {"shared": 512}),
+    "qwen3-next-80b-a3b-4l": ("qwen3next", 4, 2048, 16, 2, 256, 512, 512, 10, False, 256, (), 1e7, 32000, NEXT),
+    "nemotron-3-nano-30b-a3b-8l": ("nemotron_h_moe", 8, 2688, 32, 2, 128, 1856, 128, 6, False, 0, (), 1e4, 32000, NEMOTRON),
     "glm-4.7-flash-8l": ("deepseek2", 8, 2048, 20, 1, 576, 1536, 64, 4, False, 0, (), 1e6, 32000, GLM),
     "lfm2-1.2b": ("lfm2", 16, 2048, 32, 8, 64, 8192, 0, 0, True, 64, (), 1e6, 65536, LFM2),
     "gemma-3-1b": ("gemma3", 26, 1152, 4, 1, 256, 6912, 0, 0, True, 256, (), 1e6, 262144, GEMMA),
@@ -95,6 +105,8 @@ def has_state(extras, layer):
     """In the place of attention."""
     if "delta_net" in extras:
         return (layer + 1) % extras["delta_net"][-1] != 0
+    if layer in extras.get("lone", ()):
+        return False
     return any(layer not in extras[kind][-1] for kind in ("short_convolution", "mamba") if kind in extras)
 
 
@@ -109,7 +121,8 @@ def add_state_keys(writer, extras):
         key_heads, value_heads, state, convolution, interval = extras["delta_net"]
         add_ssm_keys(writer, convolution, state, key_heads, value_heads, value_heads * state)
         writer.add_full_attention_interval(interval)
-        writer.add_rope_dimension_sections([11, 11, 10, 0])  # of an image's time, height, width
+        if not extras.get("grouped"):
+            writer.add_rope_dimension_sections([11, 11, 10, 0])  # of an image's time, height, width
 
 
 def add_ssm_keys(writer, convolution, state, groups, heads, inner):
@@ -142,8 +155,9 @@ def main():
     writer.add_context_length(4096)
     writer.add_embedding_length(hidden)
     sharing = range(layers - extras.get("sharing", 0), layers)
-    sizes = [extras["wide"] if i in sharing else dense_size for i in range(layers)]
-    writer.add_feed_forward_length(sizes if sharing else dense_size)
+    lone = extras.get("lone", ())
+    sizes = [extras["wide"] if i in sharing else 0 if lone and i not in lone else dense_size for i in range(layers)]
+    writer.add_feed_forward_length(sizes if sharing or lone else dense_size)
     if experts:
         writer.add_expert_feed_forward_length(size)
         writer.add_expert_count(experts)
@@ -152,12 +166,18 @@ def main():
         writer.add_expert_shared_feed_forward_length(shared)
     writer.add_head_count(heads)
     by_layers = "short_convolution" in extras or "mamba" in extras
-    writer.add_head_count_kv([0 if has_state(extras, i) else kv_heads for i in range(layers)] if by_layers else kv_heads)
+    attending = [i for i in range(layers) if not has_state(extras, i) and i not in lone]
+    writer.add_head_count_kv([kv_heads if i in attending else 0 for i in range(layers)] if by_layers else kv_heads)
     writer.add_key_length(head)
     writer.add_value_length(latent[0] if latent else head)
     writer.add_rope_dimension_count(extras.get("rope", head))
     writer.add_rope_freq_base(base)
     writer.add_layer_norm_rms_eps(1e-6)
+    if lone:
+        writer.add_layer_norm_eps(1e-6)
+        writer.add_expert_shared_count(1)
+        writer.add_expert_weights_scale(2.5)
+        writer.add_expert_weights_norm(True)
     writer.add_vocab_size(vocabulary)
     if latent:
         writer.add_kv_lora_rank(latent[0])
@@ -276,8 +296,11 @@ def main():
         matrix(block + "attn_qkv.weight", channels, hidden, kind=dense)
         matrix(block + "attn_gate.weight", values, hidden, kind=dense)
         writer.add_tensor(block + "ssm_conv1d.weight", taps(rng, channels, convolution))
-        matrix(block + "ssm_alpha.weight", value_heads, hidden, kind=dense)
-        matrix(block + "ssm_beta.weight", value_heads, hidden, kind=dense)
+        if extras.get("grouped"):
+            matrix(block + "ssm_ba.weight", 2 * value_heads, hidden, kind=dense)
+        else:
+            matrix(block + "ssm_alpha.weight", value_heads, hidden, kind=dense)
+            matrix(block + "ssm_beta.weight", value_heads, hidden, kind=dense)
         vector(block + "ssm_dt.bias", value_heads, value=0.0)
         writer.add_tensor(block + "ssm_a", decays(rng, value_heads))
         vector(block + "ssm_norm.weight", state)
@@ -289,15 +312,15 @@ def main():
             for name, rows in (("gate", size), ("up", size), ("down", hidden)):
                 vector(f"{block}ffn_{name}_exps.bias", experts, rows, value=0.0)
         matrix(block + "ffn_gate_inp.weight", experts, hidden, kind=F32)
-        matrix(block + "ffn_gate_exps.weight", experts, size, hidden)
-        matrix(block + "ffn_up_exps.weight", experts, size, hidden)
-        matrix(block + "ffn_down_exps.weight", experts, hidden, size)
-        if shared and not latent:
+        gates = [] if lone else ["gate"]
+        for name in [*gates, "up", "down"]:
+            matrix(f"{block}ffn_{name}_exps.weight", experts, *((hidden, size) if name == "down" else (size, hidden)))
+        if lone:
+            vector(block + "exp_probs_b.bias", experts, value=0.0)
+        if shared and gates and not latent:
             matrix(block + "ffn_gate_inp_shexp.weight", hidden, kind=F32)
-        if shared:
-            matrix(block + "ffn_gate_shexp.weight", shared, hidden, kind=dense)
-            matrix(block + "ffn_up_shexp.weight", shared, hidden, kind=dense)
-            matrix(block + "ffn_down_shexp.weight", hidden, shared, kind=dense)
+        for name in [*gates, "up", "down"] if shared else []:
+            matrix(f"{block}ffn_{name}_shexp.weight", *((hidden, shared) if name == "down" else (shared, hidden)), kind=dense)
 
     logits = TYPES["q8_0"] if sys.argv[2] in ("q4_0", "mxfp4") else kind
     dense = TYPES["q8_0"] if sys.argv[2] == "mxfp4" else kind
@@ -316,9 +339,12 @@ def main():
             state_layer(block)
         elif latent:
             latent_attention(block)
-        else:
+        elif i in attending:
             attention(block, extras.get("local_head", head) if local[i] else head, i not in sharing)
-        vector(block + ("post_attention_norm.weight" if extras.get("post_attention") else "ffn_norm.weight"), hidden)
+        if lone and i not in lone:
+            continue
+        if not lone:
+            vector(block + ("post_attention_norm.weight" if extras.get("post_attention") else "ffn_norm.weight"), hidden)
         if oss:
             vector(block + "attn_output.bias", hidden, value=0.0)
             vector(block + "attn_sinks.weight", heads)

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -183,20 +184,46 @@ void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture
   if (architecture.globals_unrotated) spec.unrotated_every = every;
 }
 
+int32_t as_count(int64_t number) {
+  return static_cast<int32_t>(std::clamp<int64_t>(number, 0, std::numeric_limits<int32_t>::max()));
+}
+
+// Of local layers and of the others, where there are local ones.   REQUIRES: windows are set.
+void read_local_kv_heads(const GgufFile& file, const std::string& key, std::span<const int64_t> counts,
+                         ModelSpec& spec) {
+  const int64_t local = counts.front();  // the first layer is local, the last of every global_every is not
+  const int64_t other = counts[static_cast<size_t>(std::min(spec.global_every, spec.layer_count)) - 1];
+  if (local < 1 || other < 1) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {}, allowed: at least 1", file.path(), quote(key),
+         std::min(local, other));
+  }
+  for (int32_t i = 0; i < spec.layer_count; ++i) {
+    const int64_t expected = spec.is_local(i) ? local : other, found = counts[static_cast<size_t>(i)];
+    if (found == expected) continue;
+    fail(ErrorCode::Unsupported,
+         "{}: metadata key {} has {} and {} in layers {} a window; supported: one value for "
+         "all of these",
+         file.path(), quote(key), expected, found, spec.is_local(i) ? "with" : "without");
+  }
+  spec.kv_head_count = as_count(other);
+  if (local != other) spec.local_kv_head_count = as_count(local);
+}
+
 // G of the layers that attend. Of families that state by it which ones those are: spec.stateful, too.
-// REQUIRES: layer and head count are set.
+// REQUIRES: layer and head count and windows are set.
 void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
   constexpr std::string_view kName = "attention.head_count_kv";
   const GgufValue* const value = file.find_value(keys.key(kName));
-  const bool by_layers = architecture.state && architecture.attention_every == 0 && value != nullptr &&
-                         value->type == GgufValueType::Array;
-  if (!by_layers) {
+  const bool has_states = architecture.state && architecture.attention_every == 0;
+  const bool has_local = spec.norms_values && spec.local_window > 0;
+  if (value == nullptr || value->type != GgufValueType::Array || !(has_states || has_local)) {
     spec.kv_head_count = keys.find_count(kName).value_or(spec.head_count);
     return;
   }
   auto counts = *file.find_integers(keys.key(kName));
   keys.require_layers(kName, counts.size(), spec.layer_count);
   counts.resize(static_cast<size_t>(spec.layer_count));
+  if (has_local) return read_local_kv_heads(file, keys.key(kName), counts, spec);
   int64_t heads = 0;
   for (const int64_t count : counts) {
     spec.stateful.push_back(count == 0);
@@ -205,7 +232,7 @@ void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architectur
     fail(ErrorCode::Unsupported, "{}: metadata key {} has {} and {}; supported: one value for all layers that attend",
          file.path(), quote(keys.key(kName)), heads, count);
   }
-  spec.kv_head_count = static_cast<int32_t>(std::clamp<int64_t>(heads, 0, std::numeric_limits<int32_t>::max()));
+  spec.kv_head_count = as_count(heads);
 }
 
 // Which layers have states: stated of each layer, or by every how many layers one has none; else as the family has it.
@@ -295,7 +322,8 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
   if (spec.expert_count == 0) return;
   spec.experts_used = keys.count("expert_used_count");
   spec.expert_size = keys.find_count("expert_feed_forward_length").value_or(spec.feed_forward_size);
-  spec.shared_expert_size = shared_expert_size_of(file, keys);
+  spec.shared_expert_size =
+      architecture.dense_beside_experts ? spec.feed_forward_size : shared_expert_size_of(file, keys);
   spec.expert_weights_normed =
       file.find_bool(keys.key("expert_weights_norm")).value_or(architecture.expert_weights_normed);
   const float scale = keys.find_float("expert_weights_scale").value_or(0.0F);  // 0: not set
@@ -531,7 +559,6 @@ ModelSpec read_spec(const GgufFile& file) {
   read_feed_forward(file, keys, spec);
   read_experts(file, keys, architecture, spec);
   spec.head_count = keys.count("attention.head_count");
-  read_kv_heads(file, keys, architecture, spec);
   if (!architecture.latent) spec.head_size = read_head_size(file, keys, spec);
   refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
@@ -545,8 +572,9 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.rope_scaling = read_rope_scaling(file, keys);
   if (has_sections(file, keys)) spec.rope_style = RopeStyle::HalfSplit;
   if (!architecture.latent) read_temperature(keys, spec);
-  if (architecture.latent) read_latent(file, keys, spec);
   read_windows(file, keys, architecture, spec);
+  read_kv_heads(file, keys, architecture, spec);
+  if (architecture.latent) read_latent(file, keys, spec);
   read_sharing(file, keys, spec);
   read_states(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);

@@ -93,6 +93,7 @@ class WeightReader {
     if (mixer == Mixer::LatentAttention) read_latent(prefix, weights);
     if (architecture_.weightless_norms) weights.attention_norm = weights.feed_forward_norm = ones(spec_.hidden_size);
     read_joined(prefix, number, mixer, weights);
+    if (mixed) read_joined_experts(prefix, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present() || !is_of(tensor.mixer, mixer)) continue;
       const std::string name = prefix + std::string(name_in_files(tensor.name));
@@ -103,9 +104,10 @@ class WeightReader {
       }
       const bool is_needed = is_in_layer(tensor.presence, mixed) ? !lists(architecture_.lacking, tensor.name)
                                                                  : lists(architecture_.needed, tensor.name);
-      if (is_needed) {
+      const bool may_lack = lists(architecture_.optional, tensor.name);
+      if (is_needed && !may_lack) {
         weights.*tensor.role = required(name, shape);
-      } else if (tensor.presence == Presence::Optional || lists(architecture_.optional, tensor.name)) {
+      } else if (tensor.presence == Presence::Optional || may_lack) {
         weights.*tensor.role = optional(name, shape);
       }
     }
@@ -144,6 +146,22 @@ class WeightReader {
     weights.query_gate.name += " (gate)";
     const size_t head = row_bytes(whole.type, whole.columns) * static_cast<size_t>(spec_.head_size);
     weights.query_gate.bytes = whole.bytes.subspan(head);
+  }
+
+  // Of each expert its gate's rows, then those of its up matrix, if the file has them joined.
+  void read_joined_experts(const std::string& prefix, LayerWeights& weights) {
+    const int32_t size = spec_.expert_size;
+    const Shape both{2 * size, spec_.hidden_size, false, spec_.expert_count};
+    const WeightView whole = optional(prefix + "ffn_gate_up_exps.weight", both);
+    if (!whole.present()) return;
+    weights.expert_gate = whole;
+    weights.expert_gate.name += " (gate)";
+    weights.expert_gate.rows = whole.rows / 2;
+    weights.expert_gate.piece_rows = size;
+    weights.expert_gate.piece_stride = 2 * size;
+    weights.expert_up = weights.expert_gate;
+    weights.expert_up.name = whole.name + " (up)";
+    weights.expert_up.bytes = whole.bytes.subspan(row_bytes(whole.type, whole.columns) * static_cast<size_t>(size));
   }
 
   // Rows of the gate, of what is convolved, of the steps.
@@ -223,13 +241,15 @@ class WeightReader {
       case Presence::Always:
         return true;
       case Presence::Dense:
-        return !mixed;
+        return !mixed || architecture_.dense_beside_experts;
       case Presence::Gated:
-        return !mixed && spec_.gated_feed_forward;
+        return (!mixed || architecture_.dense_beside_experts) && spec_.gated_feed_forward;
       case Presence::Mixed:
         return mixed;
       case Presence::Shared:
-        return mixed && spec_.shared_expert_size > 0;
+        return mixed && spec_.shared_expert_size > 0 && !architecture_.dense_beside_experts;
+      case Presence::Beside:
+        return mixed && architecture_.dense_beside_experts;
       case Presence::Embedded:
         return spec_.layer_embedding_size > 0;
       case Presence::Optional:

@@ -147,29 +147,35 @@ void damage(Rng& rng, size_t header_bytes, Bytes& bytes) {
   }
 }
 
-TEST(DamagedGguf, IsAnErrorOrAModel) {
+void expect_errors_or_models(const GgufWriter& writer, int seeds) {
   const TempFolder folder;
-  const GgufWriter writer = small_model();
   const Bytes whole = writer.bytes();
 #ifndef INFLIGHT_SANITIZED
   largest_allocation = 0;
 #endif
   int loaded = 0;
-  constexpr int kSeeds = 10000;
-  for (int seed = 0; seed < kSeeds; ++seed) {
+  for (int seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(static_cast<uint64_t>(seed));
     Bytes bytes = whole;
     for (uint64_t i = 1 + rng.below(4); i > 0; --i) damage(rng, writer.header_bytes(), bytes);
     loaded += loads(folder.write("m.gguf", bytes)) ? 1 : 0;
-    if (HasFailure()) break;
+    if (testing::Test::HasFailure()) break;
   }
-  EXPECT_GT(loaded, kSeeds / 100) << "the mutations should not all be caught at the first bytes";
-  EXPECT_LT(loaded, kSeeds * 9 / 10);
+  EXPECT_GT(loaded, seeds / 100) << "the mutations should not all be caught at the first bytes";
+  EXPECT_LT(loaded, seeds * 9 / 10);
 #ifndef INFLIGHT_SANITIZED
   EXPECT_LT(largest_allocation, size_t{4} << 20) << "for files of " << whole.size() << " bytes";
 #endif
-  RecordProperty("loaded", loaded);
+}
+
+TEST(DamagedGguf, IsAnErrorOrAModel) { expect_errors_or_models(small_model(), 10000); }
+
+// Whose keys tell of each layer what it has.
+TEST(DamagedGguf, OfLayersThatDifferIsAnErrorOrAModel) {
+  SyntheticModel model;
+  model.make_large_gemma4(true);
+  expect_errors_or_models(build_model(model), 2000);
 }
 
 }  // namespace

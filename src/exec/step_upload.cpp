@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -133,7 +134,8 @@ void StepUpload::add_rows(const BatchPlan& plan) {
   INFLIGHT_CHECK(row == all.rows);
 }
 
-// The rows of one table after another, by where they stand among the step's.
+// The rows of one table after another, by where they stand among the step's. Of a step that only decodes they are all
+// of them: its tables serve twice.
 void StepUpload::add_last_rows(const BatchPlan& plan) {
   runs_.clear();
   for (const BatchEntry& entry : plan.entries) {
@@ -150,6 +152,11 @@ void StepUpload::add_last_rows(const BatchPlan& plan) {
   for (const RowRun& run : runs_) last.rows += run.count;
   const auto rows = static_cast<size_t>(last.rows);
   tables_.last_rows = append(rows);
+  if (last.rows == all.rows) {
+    last = all;
+    std::iota(words_.begin() + tables_.last_rows, words_.begin() + tables_.last_rows + last.rows, 0);
+    return;
+  }
   last.positions = append(rows);
   last.tables = append(rows);
   last.local_tables = append(rows);

@@ -93,6 +93,17 @@ int32_t vocabulary_size_of(const GgufFile& file, const SpecKeys& keys) {
   return static_cast<int32_t>(tokens->count);  // at most limits::kGgufArrayCountMax
 }
 
+// Layers of the model itself: those behind predict further tokens (MTP), which is not computed.
+int32_t layer_count_of(const GgufFile& file, const SpecKeys& keys) {
+  constexpr std::string_view kPredicting = "nextn_predict_layers";
+  const int32_t blocks = keys.count("block_count"), predicting = keys.find_count(kPredicting, 0).value_or(0);
+  if (predicting >= blocks) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: 0 to {}", file.path(),
+         quote(keys.key(kPredicting)), predicting, blocks - 1);
+  }
+  return blocks - predicting;
+}
+
 // Variants of the family that would load but compute something else.
 void refuse_variants(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture) {
   if (const auto parts = file.find_integer("split.count"); parts && *parts > 1) {
@@ -553,8 +564,7 @@ ModelSpec read_spec(const GgufFile& file) {
   if (architecture.name.starts_with("granite") && !rotates) spec.unrotated_every = 1;
   refuse_variants(file, keys, architecture);
   spec.name = file.find_string("general.name").value_or("");
-  // Layers behind these predict further tokens (MTP): not computed.
-  spec.layer_count = keys.count("block_count") - keys.find_count("nextn_predict_layers", 0).value_or(0);
+  spec.layer_count = layer_count_of(file, keys);
   spec.hidden_size = keys.count("embedding_length");
   read_feed_forward(file, keys, spec);
   read_experts(file, keys, architecture, spec);

@@ -103,6 +103,10 @@ TEST(StateFiles, WithHugeCountsAreRefusedAtOnce) {
     const auto found = std::ranges::search(bytes, std::as_bytes(std::span(key)));
     std::memcpy(&*found.end() + 4, &value, sizeof value);
   };
+  set("qwen35.nextn_predict_layers", 7);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "'qwen35.nextn_predict_layers' is 7, allowed: 0 to 6",
+                        [&] { (void)load_model(folder.write("huge.gguf", bytes)); });
+  set("qwen35.nextn_predict_layers", 1);
   set("qwen35.block_count", std::numeric_limits<int32_t>::max());
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "layer count is 2147483646, allowed: 1 to 1024",
                         [&] { (void)load_model(folder.write("huge.gguf", bytes)); });

@@ -219,6 +219,20 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.2, KvType::I16},
+                    Kind{"Gemma4HeadsOf26B",
+                         [](test::SyntheticModel& m) {
+                           m.make_large_gemma4(false);
+                           m.spec.layer_count = 2;
+                           m.spec.head_count = 16;
+                           m.spec.kv_head_count = 2;
+                           m.spec.local_kv_head_count = 8;
+                           m.spec.head_size = m.spec.rope_dimension_count = 512;
+                           m.spec.local_head_size = 256;
+                           m.rope_factors.assign(256, 1e30F);
+                           std::fill_n(m.rope_factors.begin(), 64, 1.0F);
+                           m.matrix_type = TensorType::F16;
+                         },
+                         5e-3, KvType::I16},
                     Kind{"Gemma4LargeOfEightBits", [](test::SyntheticModel& m) { m.make_large_gemma4(false); }, 6e-2,
                          KvType::Q8_0},
                     Kind{"Gemma4Experts", [](test::SyntheticModel& m) { m.make_large_gemma4(true); }},

@@ -8,8 +8,9 @@
 //     16 bits.
 //   IQ4_NL: decoded, then as Q8_0.
 //   MXFP4: w + 12 times x; sums begin at -12 * x and may leave 16 bits on the way, but not in the end: 16 * 12 * 127 < 2^15.
-//   Q5_1: numbers 0..31 times x; Q6_K: |w| (at most 32) times x with the sign of w. The 8 products of a lane and half a block
-//     stay below 2^15, so half a block is summed in 16 bits.
+//   Q5_1: numbers 0..31 times x; sums begin at -16 * x, so that they end below 2^15: 16 * 16 * 127; 16 * x is added to the total.
+//   Q6_K: |w| (at most 32) times x with the sign of w. The 8 products of a lane and half a block stay below 2^15, so half a
+//     block is summed in 16 bits.
 //   AVX_VNNI (linear_avx_vnni.cl): vpdpbusd adds 4 products of unsigned weights (w + 128, or + 8) in 32 bits; the sums begin
 //     at minus 128 (or 8) times the sum of the row's block, so that they end exact; Q6_K: |w| as without.
 //   For more rows than a tile has, they meet a stretch of the panel that stays in the first-level cache; weights of
@@ -39,8 +40,8 @@
 #define ADD_SIGNED(row)                                                                       \
   "%{vex%} vpdpbusd %%ymm13, %%ymm10, %[" row "0]\n"                                          \
   "%{vex%} vpdpbusd %%ymm14, %%ymm11, %[" row "1]\n"
-#define Q5_TILES q41_decoded
-#define DEFINE_Q5_BLOCKS(ROWS)
+#define Q5_FIRST_SUM (int8)(0)
+#define Q5_SUM(sum) sum
 #define Q8_FIRST_SUM (int8)(minus[2 * r + 1] << 4)
 #define Q4_FIRST_SUM (int8)(minus[2 * r + 1])
 #define MX_FIRST_SUM (int8)(minus[2 * r + 1] / 2 * 3)
@@ -73,18 +74,8 @@
   "vpmaddubsw %%ymm14, %%ymm11, %%ymm14\n"                                                    \
   "vpaddw %%ymm13, %[" row "0], %[" row "0]\n"                                                \
   "vpaddw %%ymm14, %[" row "1], %[" row "1]\n"
-#define Q5_TILES q51_decoded
-#define DEFINE_Q5_BLOCKS(ROWS)                                                                \
-  DEFINE_DECODED_DOT(q5_half_dot, ROWS, "0,1,2,3")                                            \
-  INLINE void q5_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)    \
-  {                                                                                           \
-    int8 second[2 * ROWS];                                                                    \
-    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) second[i] = 0;                       \
-    q5_half_dot_##ROWS(w, x, stride, sum);                                                    \
-    q5_half_dot_##ROWS(w + 4, x + 16, stride, second);                                        \
-    _Pragma("unroll") for (int i = 0; i < 2 * ROWS; i++) sum[i] = add_pairs(sum[i]) + add_pairs(second[i]); \
-  }                                                                                           \
-  DEFINE_BLOCKS(q51_decoded, q5_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q8_SUM, ADD_MINIMUM, )
+#define Q5_FIRST_SUM (int8)(as_int(as_short2(minus[2 * r]) * (short)2))
+#define Q5_SUM(sum) add_pairs(sum) - 2 * minus[2 * r + 1]
 #define Q8_FIRST_SUM (int8)(0)
 #define Q4_FIRST_SUM (int8)(minus[2 * r])
 #define MX_FIRST_SUM (int8)(as_int(as_short2(minus[2 * r]) / (short)2 * (short)3))
@@ -127,11 +118,11 @@
             : [w] "r"(w), ROW_INPUTS, [nibbles] "x"((int8)(0x0F0F0F0F)) TABLE                 \
             : SCRATCH_REGISTERS);                                                             \
   }
-// From decoded bytes; STEPS: of 4 depths.
-#define DEFINE_DECODED_DOT(NAME, ROWS, STEPS)                                                 \
-  INLINE void NAME##_##ROWS(const int16* w, __global const char* x, int stride, int8* sum)    \
+// From decoded bytes.
+#define DEFINE_DECODED_DOT(ROWS)                                                              \
+  INLINE void decoded_dot_##ROWS(const int16* w, __global const char* x, int stride, int8* sum) \
   {                                                                                           \
-    __asm__(".irp j," STEPS "\n"                                                              \
+    __asm__(".irp j,0,1,2,3,4,5,6,7\n"                                                        \
             "vmovdqu 64*\\j(%[w]), %%ymm10\n"                                                 \
             "vmovdqu 64*\\j+32(%[w]), %%ymm11\n" EACH_##ROWS(Q4_LOW) ".endr\n"                \
             : SUMS_##ROWS                                                                     \
@@ -170,7 +161,7 @@ INLINE int8 add_pairs(int8 words)
 
 // acc += the products of `blocks` blocks (layouts of the rows: linear.cl). WEIGHTS: what the function reads, BLOCK_WEIGHTS: of
 // block b. HALVES(i): 8 of the block's 16 scales, and (i = 2, 3) minima of Q4_1. ASK: for what is read after these blocks.
-#define DEFINE_BLOCKS(NAME, DOT, ROWS, WEIGHTS, BLOCK_WEIGHTS, HALVES, FIRST_SUM, SUM, ADD_MINIMUM, ASK)                \
+#define DEFINE_BLOCKS(NAME, DOT, ROWS, WEIGHTS, BLOCK_WEIGHTS, HALVES, FIRST_SUM, SUM, MINIMUM, ASK)                    \
   static void NAME##_##ROWS(WEIGHTS, const LinearInput* in, int row0, int block0, int blocks, int ask, float16* acc)     \
   {                                                                                                                     \
     const size_t first = (size_t)block0 * in->rows + row0;                                                              \
@@ -185,11 +176,12 @@ INLINE int8 add_pairs(int8 words)
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) sum[2 * r] = sum[2 * r + 1] = FIRST_SUM;                         \
       DOT##_##ROWS(BLOCK_WEIGHTS, x, 32, sum);                                                                          \
       const float8 d0 = HALVES(0), d1 = HALVES(1);                                                                      \
+      MINIMA_##MINIMUM(HALVES)                                                                                          \
       _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                                \
         const float s = scale[r];                                                                                       \
         total[2 * r] = fma(convert_float8(SUM(sum[2 * r])), d0 * s, total[2 * r]);                                      \
         total[2 * r + 1] = fma(convert_float8(SUM(sum[2 * r + 1])), d1 * s, total[2 * r + 1]);                          \
-        ADD_MINIMUM(HALVES)                                                                                             \
+        ADD_MINIMUM_##MINIMUM                                                                                           \
       }                                                                                                                 \
     }                                                                                                                   \
     _Pragma("unroll") for (int r = 0; r < ROWS; r++) acc[r] = (float16)(total[2 * r], total[2 * r + 1]);                \
@@ -202,11 +194,14 @@ INLINE int8 add_pairs(int8 words)
 #define Q41_DECODED_HALVES(i) vload8(i, (const float*)&halves[2 * b])
 #define Q8_SUM(sum) sum
 #define Q41_FIRST_SUM (int8)(0)
-#define NO_MINIMUM(HALVES)
-#define ADD_MINIMUM(HALVES)                                                                   \
-  const float numbers = (float)minus[2 * r + 1] * s;                                          \
-  total[2 * r] = fma(HALVES(2) * -0.125f, (float8)(numbers), total[2 * r]);                   \
-  total[2 * r + 1] = fma(HALVES(3) * -0.125f, (float8)(numbers), total[2 * r + 1]);
+// Without minima the totals stay in memory, where fma takes them from (the compiler, left alone, stores and loads each twice).
+#define MINIMA_NONE(HALVES)
+#define ADD_MINIMUM_NONE __asm__("" : "+m"(total[2 * r]), "+m"(total[2 * r + 1]));
+#define MINIMA_ADDED(HALVES) const float8 m0 = HALVES(2) * -0.125f, m1 = HALVES(3) * -0.125f;
+#define ADD_MINIMUM_ADDED                                                                     \
+  const float8 numbers = convert_float8((int8)(minus[2 * r + 1])) * s;                        \
+  total[2 * r] = fma(m0, numbers, total[2 * r]);                                              \
+  total[2 * r + 1] = fma(m1, numbers, total[2 * r + 1]);
 #define PANEL __global const uchar* panel
 #define DECODED const int16 *w, const float16 *halves
 // The same for Q6_K, whose half blocks have scales of their own.
@@ -226,22 +221,22 @@ INLINE int8 add_pairs(int8 words)
 #define ASK(BYTES) if (ask) ask_for(panel + BYTES * (b + BLOCKS_AHEAD), BYTES);
 #define DEFINE_TILE(ROWS)                                                                                               \
   DEFINE_Q8_DOT(ROWS)                                                                                                   \
-  DEFINE_DECODED_DOT(q4_decoded_dot, ROWS, "0,1,2,3,4,5,6,7")                                                           \
-  DEFINE_BLOCKS(q8, q8_dot, ROWS, PANEL, (ulong)(panel + 544 * b + 32), Q8_HALVES, Q8_FIRST_SUM, Q8_SUM, NO_MINIMUM, ASK(544)) \
-  DEFINE_BLOCKS(nl_decoded, q8_dot, ROWS, DECODED, (ulong)(w + 8 * b), Q4_DECODED_HALVES, Q8_FIRST_SUM, Q8_SUM, NO_MINIMUM, ) \
-  DEFINE_BLOCKS(q4_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
-  DEFINE_BLOCKS(mx_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, MX_FIRST_SUM, Q4_SUM, NO_MINIMUM, ) \
-  DEFINE_BLOCKS(q41_decoded, q4_decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, )
+  DEFINE_DECODED_DOT(ROWS)                                                                                              \
+  DEFINE_BLOCKS(q8, q8_dot, ROWS, PANEL, (ulong)(panel + 544 * b + 32), Q8_HALVES, Q8_FIRST_SUM, Q8_SUM, NONE, ASK(544))\
+  DEFINE_BLOCKS(nl_decoded, q8_dot, ROWS, DECODED, (ulong)(w + 8 * b), Q4_DECODED_HALVES, Q8_FIRST_SUM, Q8_SUM, NONE, ) \
+  DEFINE_BLOCKS(q4_decoded, decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, Q4_FIRST_SUM, Q4_SUM, NONE, )     \
+  DEFINE_BLOCKS(mx_decoded, decoded_dot, ROWS, DECODED, w + 8 * b, Q4_DECODED_HALVES, MX_FIRST_SUM, Q4_SUM, NONE, )     \
+  DEFINE_BLOCKS(q41_decoded, decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q41_FIRST_SUM, Q4_SUM, ADDED, ) \
+  DEFINE_BLOCKS(q51_decoded, decoded_dot, ROWS, DECODED, w + 8 * b, Q41_DECODED_HALVES, Q5_FIRST_SUM, Q5_SUM, ADDED, )
 #define DEFINE_FEW_ROWS(ROWS)                                                                                           \
   DEFINE_HALF_DOT(ROWS)                                                                                                 \
   DEFINE_TILE(ROWS)                                                                                                     \
-  DEFINE_Q5_BLOCKS(ROWS)                                                                                                \
   DEFINE_Q6_BLOCKS(ROWS)                                                                                                \
   DEFINE_Q4_DOT(q4_dot, ROWS, , )                                                                                       \
   DEFINE_Q4_DOT(mx_dot, ROWS, MX_LOOK_UP, MX_TABLE)                                                                     \
-  DEFINE_BLOCKS(mx, mx_dot, ROWS, PANEL, panel + 272 * b + 16, MX_HALVES, MX_FIRST_SUM, Q4_SUM, NO_MINIMUM, ASK(272))   \
-  DEFINE_BLOCKS(q4, q4_dot, ROWS, PANEL, panel + 288 * b + 32, Q4_HALVES, Q4_FIRST_SUM, Q4_SUM, NO_MINIMUM, ASK(288))   \
-  DEFINE_BLOCKS(q41, q4_dot, ROWS, PANEL, panel + 320 * b + 64, Q41_HALVES, Q41_FIRST_SUM, Q4_SUM, ADD_MINIMUM, ASK(320))
+  DEFINE_BLOCKS(mx, mx_dot, ROWS, PANEL, panel + 272 * b + 16, MX_HALVES, MX_FIRST_SUM, Q4_SUM, NONE, ASK(272))         \
+  DEFINE_BLOCKS(q4, q4_dot, ROWS, PANEL, panel + 288 * b + 32, Q4_HALVES, Q4_FIRST_SUM, Q4_SUM, NONE, ASK(288))         \
+  DEFINE_BLOCKS(q41, q4_dot, ROWS, PANEL, panel + 320 * b + 64, Q41_HALVES, Q41_FIRST_SUM, Q4_SUM, ADDED, ASK(320))
 DEFINE_FEW_ROWS(1)
 DEFINE_FEW_ROWS(2)
 DEFINE_FEW_ROWS(3)
@@ -373,7 +368,7 @@ static void upper_rows(int type, __global const uchar* panel, const LinearInput*
     if (type == TYPE_Q6_K) {
       FOR_TILES_OF(4, FEW_CASES, q6_decoded, w, halves)
     } else {
-      FOR_TILES(Q5_TILES, w, halves)
+      FOR_TILES(q51_decoded, w, halves)
     }
   }
 }

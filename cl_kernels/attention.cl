@@ -16,7 +16,8 @@
 //   Mapping: item = work-list entry; tiles of up to QUERY_TILE queries share each K and V that is loaded: the heads of
 //   a group, and in a prompt several rows. Where it decodes, each number of K and V is so read once.
 //   -D HEADS, KV_HEADS, HEAD_SIZE, BLOCK_TOKENS, KV_GROUP (tokens side by side in K: 8 or 16), WINDOW (W, 0 = none; with
-//   LOCAL_WINDOWS=1 the variable `window`, the layer's own), SMALL_ITEMS.
+//   LOCAL_WINDOWS=1 the variable `window`, the layer's own), SMALL_ITEMS; with LOCAL_KV_HEADS=1 G is the layer's own, and
+//   KV_HEADS that of layers that are not local, which tiles are cut for.
 //   Tolerance vs f64: 2e-5 (f32 storage). Test: tests/kernel/attention_test.cpp.
 //   This file: what all numbers of K and V have in common. Then comes attention_floats.cl or attention_ints.cl, how they are
 //   multiplied, then attention_item.cl, the tiles and items.
@@ -24,6 +25,7 @@
 
 #define PARTITION 256
 #define SHARED_HEADS (HEADS / KV_HEADS)
+#define SHARED_HEADS_OF(args) (HEADS / KV_HEADS_OF(args))
 // AVX without AVX-512: 16 registers of 8 numbers.
 #if defined(__AVX__) && !defined(__AVX512F__)
 #define FEW_REGISTERS 1
@@ -139,12 +141,12 @@ static float end_factor(const Memory* memory, int sinks, int head, float largest
 // partition. Of groups that begin after token `last` it is the one of `last`.
 #define GROUPS_MAX (PARTITION / KV_GROUP)
 #define GROUPS_AHEAD 4
-static void find_groups(const Memory* memory, __global const int* table, int layer, int group, int begin, int last,
+static void find_groups(const Memory* memory, __global const int* table, int unit, int begin, int last,
                         __global const uchar** at)
 {
   for (int t = 0; t < GROUPS_MAX + GROUPS_AHEAD; t++) {
     const int token = min(begin + t * KV_GROUP, last / KV_GROUP * KV_GROUP);
-    at[t] = kv_block(memory, table[token / BLOCK_TOKENS] + layer, group) + token % BLOCK_TOKENS * KV_HEAD_BYTES;
+    at[t] = kv_unit(memory, table[token / BLOCK_TOKENS] + unit) + token % BLOCK_TOKENS * KV_HEAD_BYTES;
   }
 }
 

@@ -107,7 +107,8 @@ static int tile_of(int left)
 static void attention_item(const Memory* memory, __global const AttentionArgs* args, int item)
 {
   __global const int* work = memory->step + args->list + item * 8;
-  const int first_row = work[0], query_count = work[1] * SHARED_HEADS, group = work[2], first_partition = work[3];
+  const int shared = SHARED_HEADS_OF(args);
+  const int first_row = work[0], query_count = work[1] * shared, group = work[2], first_partition = work[3];
   const int end_partition = work[4], partial = work[5], row_partitions = work[6];
   __global const int* table = memory->step + memory->step[args->tables + first_row];
   TAKE_WINDOW(args)
@@ -118,7 +119,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
     int position[QUERIES_MAX];
     Softmax state[QUERIES_MAX];
     for (int q = 0; q < count; q++) {
-      const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;
+      const int row = first_row + (q0 + q) / shared, head = group * shared + (q0 + q) % shared;
       take_query(&queries, q, memory->act + args->query + ((size_t)row * HEADS + head) * HEAD_SIZE);
       position[q] = memory->step[args->positions + row];
       state[q].total = -1.0f;
@@ -128,7 +129,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
       while (q < count && position[q] < partition * PARTITION) q++;
       while (end > q && FIRST_SEEN(position[end - 1]) >= (partition + 1) * PARTITION) end--;
       __global const uchar* at[GROUPS_MAX + GROUPS_AHEAD];
-      find_groups(memory, table, args->layer, group, partition * PARTITION, position[count - 1], at);
+      find_groups(memory, table, args->unit + group, partition * PARTITION, position[count - 1], at);
       while (q < end) {
         const int left = end - q, tile = tile_of(left);
         float sums[QUERY_TILE * HEAD_SIZE], largests[QUERY_TILE], totals[QUERY_TILE];
@@ -170,7 +171,7 @@ static void attention_item(const Memory* memory, __global const AttentionArgs* a
     }
     if (partial >= 0) continue;
     for (int q = 0; q < count; q++) {
-      const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;
+      const int row = first_row + (q0 + q) / shared, head = group * shared + (q0 + q) % shared;
       __global float* to = memory->act + args->out + ((size_t)row * HEADS + head) * HEAD_SIZE;
       const float scale = end_factor(memory, args->sinks, head, state[q].largest, state[q].total);
       for (int i = 0; i < HEAD_SIZE; i++) to[i] = state[q].sum[i] * scale;

@@ -2,13 +2,14 @@
 // experts.cl: mixtures of experts: each row of a step goes through the feed-forwards that a router chooses for it.
 //   route:  p = softmax(logits[t, :]) over X experts, or with `sigmoid` 1 / (1 + exp(-logits[t, :])); a row's `used` experts are
 //           those of the largest p + bias, in falling order, the lower number first among equals; weight[t, j] = scale * p, with
-//           `normed` divided by the sum of the row's chosen p (or by 2^-14 if that is less). With several `groups`, X / groups
-//           experts each, only those of the groups_used groups whose two largest p + bias have the largest sum
+//           `normed` divided by the sum of the row's chosen p (or by 2^-14 if that is less), with `scales` times the expert's.
+//           With several `groups`, X / groups experts each, only those of the groups_used groups whose two largest p + bias have
+//           the largest sum
 //   sort:   rows of experts: T * used in all, those of one expert side by side, experts in order, rows of the step in order
 //   gather: y[place(t, j), :] = x[t, :], as the rows of the next layer
 //   experts: linear_panels() of linear_item.cl with each expert's rows, weights and biases: SWIGLU or ACTIVATE, or STORE
-//   merge:  out[t, :] += sum_j weight[t, j] * y[place(t, j), :], in the order of j; and with a shared expert that has a gate
-//           + shared[t, :] / (1 + exp(-sum_k gate[k] x[t, k])): 16 partial sums in order
+//   merge:  out[t, :] = added_to[t, :] + sum_j weight[t, j] * y[place(t, j), :], in the order of j, or without the former; and
+//           with a shared expert that has a gate + shared[t, :] / (1 + exp(-sum_k gate[k] x[t, k])): 16 partial sums in order
 //   Tables lie in `act` as int: chosen, places [T][used]; counts [X]; active: how many experts have rows, then of each (expert,
 //   first row, end). Weights of a kind are those of all experts one after the other: X * N outputs, N a multiple of 16.
 //   Numbers that are none choose the experts of the lowest numbers, with weights that are none either.
@@ -102,7 +103,10 @@ static void route_item(const Memory* memory, __global const RouteArgs* args, int
     sum += p[expert];
   }
   const float divisor = args->normed ? (sum < SMALLEST_SUM ? SMALLEST_SUM : sum) : 1.0f;
-  for (int j = 0; j < used; j++) weights[j] = weights[j] / divisor * args->scale;
+  for (int j = 0; j < used; j++) {
+    weights[j] = weights[j] / divisor * args->scale;
+    if (args->scales >= 0) weights[j] *= memory->vectors[args->scales + chosen[j]];
+  }
 }
 
 // Item = the step.
@@ -200,6 +204,7 @@ static void merge_item(const Memory* memory, __global const MergeArgs* args, int
       sum = fma(vload16(0, y), weights[j], sum);
     }
     if (args->shared >= 0) sum = fma(vload16(0, memory->act + args->shared + (size_t)row * depth + k), share, sum);
-    STORE_16(vload16(0, out + k) + sum, out + k);
+    if (args->added_to >= 0) sum = vload16(0, memory->act + args->added_to + (size_t)row * depth + k) + sum;
+    STORE_16(sum, out + k);
   }
 }

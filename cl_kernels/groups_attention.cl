@@ -161,18 +161,19 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
   static void NAME(const Memory* memory, const AttentionArgs* args, __global const int* work, int q0,          \
                    AttentionLocal* l)                                                                                   \
   {                                                                                                                     \
-    const int first_row = work[0], count = min(work[1] * SHARED_HEADS - q0, N), group = work[2], partial = work[5];     \
+    const int shared = SHARED_HEADS_OF(args);                                                                           \
+    const int first_row = work[0], count = min(work[1] * shared - q0, N), group = work[2], partial = work[5];           \
     TAKE_WINDOW(l)                                                                                                      \
     __global const int* table = memory->step + memory->step[args->tables + first_row];                                  \
     TOGETHER();                                                                                                         \
     EACH_THREAD(i, N * HEAD_SIZE) {                                                                                     \
-      const int q = i / HEAD_SIZE, row = first_row + (q0 + q) / SHARED_HEADS;                                           \
-      const int head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;                                                  \
+      const int q = i / HEAD_SIZE, row = first_row + (q0 + q) / shared;                                                 \
+      const int head = group * shared + (q0 + q) % shared;                                                              \
       __global const float* from = memory->act + args->query + ((size_t)row * HEADS + head) * HEAD_SIZE;                \
       l->query[i % HEAD_SIZE * QUERY_STRIDE + q] = q < count ? from[i % HEAD_SIZE] * QUERY_SCALE : 0.0f;                \
     }                                                                                                                   \
     EACH_THREAD(q, N) {                                                                                                 \
-      l->position[q] = q < count ? memory->step[args->positions + first_row + (q0 + q) / SHARED_HEADS] : -1;            \
+      l->position[q] = q < count ? memory->step[args->positions + first_row + (q0 + q) / shared] : -1;                  \
     }                                                                                                                   \
     TOGETHER();                                                                                                         \
     const int last = l->position[count - 1]; /* positions rise with the rows */                                         \
@@ -183,7 +184,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
       if (begin > last || FIRST_SEEN(l->position[0]) >= begin + PARTITION) continue;                                    \
       EACH_THREAD(t, GROUPS_MAX) {                                                                                      \
         const int token = min(begin + t * KV_GROUP, last / KV_GROUP * KV_GROUP);                                        \
-        l->at[t] = (ulong)(kv_block(memory, table[token / BLOCK_TOKENS] + args->layer, group) +                          \
+        l->at[t] = (ulong)(kv_unit(memory, table[token / BLOCK_TOKENS] + args->unit + group) +                          \
                            token % BLOCK_TOKENS * KV_HEAD_BYTES);                                                       \
       }                                                                                                                 \
       TOGETHER();                                                                                                       \
@@ -214,7 +215,7 @@ static void load_values(const AttentionLocal* l, int group, int groups, uint4* u
     _Pragma("unroll") for (int u = 0; u < SUMS_EACH(N); u++) {                                                          \
       const int place = THREAD + WORK_GROUP * u, q = place / HEAD_SIZE;                                                 \
       if (q >= count) continue;                                                                                         \
-      const int row = first_row + (q0 + q) / SHARED_HEADS, head = group * SHARED_HEADS + (q0 + q) % SHARED_HEADS;       \
+      const int row = first_row + (q0 + q) / shared, head = group * shared + (q0 + q) % shared;                         \
       const float scale = end_factor(memory, args->sinks, head, largests[u], totals[u]);                                \
       memory->act[args->out + ((size_t)row * HEADS + head) * HEAD_SIZE + place % HEAD_SIZE] = sums[u] * scale;          \
     }                                                                                                                   \
@@ -229,7 +230,7 @@ DEFINE_GROUP_TILE(group_tile_most, GROUP_QUERIES, group_partition_most)
 static void attention_group(const Memory* memory, const AttentionArgs* args, int item, AttentionLocal* l)
 {
   __global const int* work = memory->step + args->list + item * 8;
-  const int count = work[1] * SHARED_HEADS;
+  const int count = work[1] * SHARED_HEADS_OF(args);
   l->window = args->window;
   for (int q0 = 0; q0 < count;) {
 #if ONE_ROW < GROUP_QUERIES

@@ -119,20 +119,20 @@ static void norm_and_rotate_heads(const Memory* memory, __global float* heads, i
 
 static void rope_group(const Memory* memory, const RopeArgs* args, int item)
 {
-  const int row = item / KV_HEADS, group = item % KV_HEADS;
+  const int kv_heads = KV_HEADS_OF(args), shared = HEADS / kv_heads, row = item / kv_heads, group = item % kv_heads;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
   __global const float *angles = angles_at(memory, args->angles, position),
                        *query_angles = angles_at(memory, args->query_angles, position);
-  __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * SHARED_HEADS) * HEAD_SIZE;
-  __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
-  __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
+  __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * shared) * HEAD_SIZE;
+  __global float* key = memory->act + args->key + (size_t)item * HEAD_SIZE;
+  __global const float* value = memory->act + args->value + (size_t)item * HEAD_SIZE;
   if (args->key >= 0) norm_and_rotate_heads(memory, key, 1, args->key_norm, args->epsilon, angles);
-  norm_and_rotate_heads(memory, query, SHARED_HEADS, args->query_norm, args->epsilon, query_angles);
+  norm_and_rotate_heads(memory, query, shared, args->query_norm, args->epsilon, query_angles);
   barrier(CLK_GLOBAL_MEM_FENCE);
   if (args->key < 0) return;
   const int slot = position % BLOCK_TOKENS, lane = slot % KV_GROUP;
-  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +
+  __global uchar* keys = kv_unit(memory, table[position / BLOCK_TOKENS] + args->unit + group) +
                          slot / KV_GROUP * KV_GROUP_BYTES;
   __global uchar* values = keys + KV_HALF_BYTES;
 #if KV_TYPE == TYPE_Q8_0

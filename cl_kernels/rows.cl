@@ -131,7 +131,7 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
 //             V group [KV_GROUP] float scales, then [KV_GROUP / 2][HEAD_SIZE][2 tokens] int16
 //   A q8_0 number is scale * int8, scale = largest of the token's 32 / 127. HEAD_SIZE is then a multiple of 32.
 //   An i16 number is scale * int16, scale = largest of the token's head / KV_INT_MAX. HEAD_SIZE is even.
-// A unit of the KV storage holds [KV head] of these, of one layer; a block has a unit for each of its layers.
+// That is a unit of the KV storage; a block has one for each KV head of its layers, those of a layer one after the other.
 // -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0|TYPE_I16, UNITS_A_CHUNK.
 #if KV_TYPE == TYPE_Q8_0
 #define KV_HEAD_BYTES (HEAD_SIZE / 32 * 34)  // K or V of a token
@@ -147,12 +147,19 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
 #endif
 #define KV_GROUP_BYTES (KV_GROUP * KV_HEAD_BYTES)
 #define KV_HALF_BYTES (BLOCK_TOKENS * KV_HEAD_BYTES)
-static __global uchar* kv_block(const Memory* memory, int unit, int group)
+static __global uchar* kv_unit(const Memory* memory, int unit)
 {
   const int chunk = unit / UNITS_A_CHUNK;
   __global uchar* base = chunk == 0 ? memory->kv0 : chunk == 1 ? memory->kv1 : chunk == 2 ? memory->kv2 : memory->kv3;
-  return base + ((ulong)(unit % UNITS_A_CHUNK) * KV_HEADS + group) * (2 * KV_HALF_BYTES);
+  return base + (ulong)(unit % UNITS_A_CHUNK) * (2 * KV_HALF_BYTES);
 }
+
+// KV heads of a stage's layer: KV_HEADS, but with LOCAL_KV_HEADS its own.
+#if LOCAL_KV_HEADS
+#define KV_HEADS_OF(args) (args)->kv_heads
+#else
+#define KV_HEADS_OF(args) KV_HEADS
+#endif
 
 // Writes K and V of the token in place `lane` of a group.
 #if KV_TYPE == TYPE_Q8_0
@@ -319,21 +326,21 @@ static __global const float* angles_at(const Memory* memory, int angles, int pos
 // Item = one row and KV head, with the query heads that share it.
 static void rope_item(const Memory* memory, __global const RopeArgs* args, int item)
 {
-  const int row = item / KV_HEADS, group = item % KV_HEADS;
+  const int kv_heads = KV_HEADS_OF(args), shared = HEADS / kv_heads, row = item / kv_heads, group = item % kv_heads;
   const int position = memory->step[args->positions + row];
   __global const int* table = memory->step + memory->step[args->tables + row];
   __global const float *angles = angles_at(memory, args->angles, position),
                        *query_angles = angles_at(memory, args->query_angles, position);
-  __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * (HEADS / KV_HEADS)) * HEAD_SIZE;
-  for (int head = 0; head < HEADS / KV_HEADS; head++) {
+  __global float* query = memory->act + args->query + ((size_t)row * HEADS + group * shared) * HEAD_SIZE;
+  for (int head = 0; head < shared; head++) {
     norm_and_rotate_head(memory, query + head * HEAD_SIZE, args->query_norm, args->epsilon, query_angles);
   }
   if (args->key < 0) return;
-  __global float* key = memory->act + args->key + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
-  __global const float* value = memory->act + args->value + ((size_t)row * KV_HEADS + group) * HEAD_SIZE;
+  __global float* key = memory->act + args->key + (size_t)item * HEAD_SIZE;
+  __global const float* value = memory->act + args->value + (size_t)item * HEAD_SIZE;
   norm_and_rotate_head(memory, key, args->key_norm, args->epsilon, angles);
   const int slot = position % BLOCK_TOKENS;
-  __global uchar* keys = kv_block(memory, table[position / BLOCK_TOKENS] + args->layer, group) +
+  __global uchar* keys = kv_unit(memory, table[position / BLOCK_TOKENS] + args->unit + group) +
                          slot / KV_GROUP * KV_GROUP_BYTES;
   store_token(key, value, slot % KV_GROUP, keys, keys + KV_HALF_BYTES);
 }

@@ -93,12 +93,13 @@ typedef struct {
 } LinearArgs;
 typedef struct {
   int query, key, value, positions, tables, layer;  // key -1: K and V are another layer's
+  int unit, kv_heads;  // the first of the layer's units in a block, or slot, and how many there are
   int angles, query_angles;  // offsets of the layer's angles, for keys and for queries; -1: its heads are not rotated
   int query_norm, key_norm;  // weights [HEAD_SIZE] of the norm of each head (rows.cl) before it is rotated; -1: none
   float epsilon;
 } RopeArgs;
 typedef struct {
-  int query, out, list, positions, tables, partials, layer;
+  int query, out, list, positions, tables, partials, layer, unit, kv_heads;
   int window;  // with -D LOCAL_WINDOWS=1: of this layer
   int sinks;   // [HEADS] scores of tokens that are not there; -1: none
 } AttentionArgs;
@@ -123,6 +124,7 @@ typedef struct {
   int logits, experts, used, normed, bias, chosen, weights;
   float scale;
   int sigmoid, groups, groups_used;
+  int scales;  // -1: none
 } RouteArgs;
 typedef struct { int chosen, rows, experts, counts, places, active; } SortArgs;  // rows: of all experts, T * used
 typedef struct { Rows in, out; int depth, rows, used, places; } GatherArgs;     // rows: T
@@ -135,7 +137,8 @@ typedef struct {
   int active;
   int bias[2];  // [X][N], or -1
 } ExpertsArgs;
-typedef struct { int experts, weights, places, used, depth, out, shared, shared_gate, in; } MergeArgs;  // shared -1: no gate
+// added_to -1: to nothing; shared -1: there is no gate.
+typedef struct { int experts, weights, places, used, depth, out, added_to, shared, shared_gate, in; } MergeArgs;
 // Of a layer with a state, all its operations; meaning: states.cl.
 typedef struct {
   int mixed, convolution;
@@ -160,8 +163,8 @@ typedef struct {
 } HeadsArgs;
 
 // Of heads stored wider than they are; meaning: wide_heads.cl.
-typedef struct { int in, heads, size, weight; float epsilon; int out; } WidenArgs;
-typedef struct { int in, size, rows; Rows out; } NarrowArgs;
+typedef struct { int in, heads, size, weight; float epsilon; int out, together, shared, places; } WidenArgs;
+typedef struct { int in, size, shared, places, rows; Rows out; } NarrowArgs;
 
 typedef struct {
   int op;

@@ -4,8 +4,8 @@
     random_models.py SHAPE TYPE TOKENIZER.gguf OUT.gguf        Needs: pip install gguf numpy
 SHAPE, mixtures of experts: granite-1b-a400m (Granite 3.1), olmoe-1b-7b, qwen3-30b-a3b-8l (8 of its 48 layers), gpt-oss-20b,
 gpt-oss-20b-8l (8 of 24 layers), qwen3.5-35b-a3b-8l (8 of 40), glm-4.7-flash-8l (8 of 47), qwen3-next-80b-a3b-4l (4 of 48),
-nemotron-3-nano-30b-a3b-8l (8 of 52); dense: qwen3.5-0.8b, qwen3.5-2b, qwen3.5-4b, lfm2-1.2b, granite-4.0-h-1b, gemma-3-1b,
-gemma-4-e2b, gemma-4-e4b.
+nemotron-3-nano-30b-a3b-8l (8 of 52), gemma-4-26b-a4b-6l (6 of 30); dense: qwen3.5-0.8b, qwen3.5-2b, qwen3.5-4b, lfm2-1.2b,
+granite-4.0-h-1b, gemma-3-1b, gemma-4-e2b, gemma-4-e4b, gemma-4-31b-6l (6 of 60).
 TYPE: f16, q8_0, q4_0, with which the matrix of the logits is q8_0, or mxfp4, with which all but the experts is.
 TOKENIZER: a file with a SentencePiece vocabulary, of which up to 32,000 tokens are taken; where the shape has more, the others
 are made up.
@@ -50,11 +50,14 @@ NEMOTRON = {"mamba": (8, 64, 64, 128, 4, (5,)), "lone": (1, 3, 6), "rope": 84, "
 # experts, their F
 GLM = {"latent": (512, 768, 192, 256), "rope": 64, "dense": (1, 10240), "shared": 1536}
 
-# Gemma 3 1B, Gemma 4 E2B and E4B: their config.json; of published files of the latter two one matrix is BF16.
+# Gemma 3 1B, Gemma 4: their config.json; of published files of Gemma 4 E2B and E4B one matrix is BF16.
 # windows: tokens, every which layer has none; local_head: size of a head of those with one; sharing: the last so many layers
-# attend to K and V of earlier ones, wide: F of these; layer_embeddings: numbers of a token's embedding in each layer
+# attend to K and V of earlier ones, wide: F of these; layer_embeddings: numbers of a token's embedding in each layer;
+# local_kv_heads: of layers with a window, the others have no V; beside: F of the dense feed-forward beside the experts
 GEMMA = {"post_norms": True, "windows": (512, 6)}
-GEMMA4 = GEMMA | {"local_head": 256, "layer_embeddings": 256, "local_base": 1e4}
+GEMMA4 = GEMMA | {"local_head": 256, "local_base": 1e4}
+SMALL_GEMMA4 = GEMMA4 | {"layer_embeddings": 256}
+LARGE_GEMMA4 = GEMMA4 | {"windows": (1024, 6)}
 
 # architecture, layers, E, heads, KV heads, head size, F (of an expert), experts, of a token, tied, normed heads, scales,
 # RoPE base, tokens, extras
@@ -75,9 +78,13 @@ SHAPES = {
     "lfm2-1.2b": ("lfm2", 16, 2048, 32, 8, 64, 8192, 0, 0, True, 64, (), 1e6, 65536, LFM2),
     "gemma-3-1b": ("gemma3", 26, 1152, 4, 1, 256, 6912, 0, 0, True, 256, (), 1e6, 262144, GEMMA),
     "gemma-4-e2b": ("gemma4", 35, 1536, 8, 1, 512, 6144, 0, 0, True, 512, (), 1e6, 262144,
-                    GEMMA4 | {"windows": (512, 5), "sharing": 20, "wide": 12288}),
+                    SMALL_GEMMA4 | {"windows": (512, 5), "sharing": 20, "wide": 12288}),
     "gemma-4-e4b": ("gemma4", 42, 2560, 8, 2, 512, 10240, 0, 0, True, 512, (), 1e6, 262144,
-                    GEMMA4 | {"sharing": 18, "wide": 10240}),
+                    SMALL_GEMMA4 | {"sharing": 18, "wide": 10240}),
+    "gemma-4-26b-a4b-6l": ("gemma4", 6, 2816, 16, 2, 512, 704, 128, 8, True, 512, (), 1e6, 32000,
+                           LARGE_GEMMA4 | {"local_kv_heads": 8, "beside": 2112}),
+    "gemma-4-31b-6l": ("gemma4", 6, 5376, 32, 4, 512, 21504, 0, 0, True, 512, (), 1e6, 32000,
+                       LARGE_GEMMA4 | {"local_kv_heads": 16}),
     "granite-4.0-h-1b": ("granitehybrid", 40, 1536, 12, 4, 128, 4096, 0, 0, True, 0, (12.0, 0.22, 0.0078125, 6.0), 1e4, 100352,
                          GRANITE_HYBRID),
 }
@@ -85,7 +92,7 @@ BF16 = gguf.GGMLQuantizationType.BF16
 TYPES = {name: gguf.GGMLQuantizationType[name.upper()] for name in ("f16", "q8_0", "q4_0", "mxfp4")}
 F32 = gguf.GGMLQuantizationType.F32
 STANDARD_DEVIATION = 0.02
-PIECE_ROWS = 8192  # of a matrix are made at a time
+PIECE_NUMBERS = 1 << 26  # of a matrix are made at a time
 
 
 def add_tokenizer(writer, path, count):
@@ -148,7 +155,7 @@ def main():
      extras) = SHAPES[shape]
     oss, delta_net, shared = extras.get("sinks"), extras.get("delta_net"), extras.get("shared", 0)
     latent, (dense_layers, dense_size) = extras.get("latent"), extras.get("dense", (0, size))
-    layer_size = extras.get("layer_embeddings", 0)
+    layer_size, beside = extras.get("layer_embeddings", 0), extras.get("beside")
     writer = gguf.GGUFWriter(sys.argv[4], architecture, use_temp_file=True)
     writer.add_name(f"{shape}-random")
     writer.add_block_count(layers)
@@ -156,8 +163,8 @@ def main():
     writer.add_embedding_length(hidden)
     sharing = range(layers - extras.get("sharing", 0), layers)
     lone = extras.get("lone", ())
-    sizes = [extras["wide"] if i in sharing else 0 if lone and i not in lone else dense_size for i in range(layers)]
-    writer.add_feed_forward_length(sizes if sharing or lone else dense_size)
+    sizes = [extras["wide"] if i in sharing else 0 if lone and i not in lone else beside or dense_size for i in range(layers)]
+    writer.add_feed_forward_length(sizes if sharing or lone else sizes[0])
     if experts:
         writer.add_expert_feed_forward_length(size)
         writer.add_expert_count(experts)
@@ -166,8 +173,12 @@ def main():
         writer.add_expert_shared_feed_forward_length(shared)
     writer.add_head_count(heads)
     by_layers = "short_convolution" in extras or "mamba" in extras
+    window, global_every = extras.get("windows", (0, 1))
+    local = [(i + 1) % global_every != 0 for i in range(layers)]
     attending = [i for i in range(layers) if not has_state(extras, i) and i not in lone]
-    writer.add_head_count_kv([kv_heads if i in attending else 0 for i in range(layers)] if by_layers else kv_heads)
+    heads_of = [0 if i not in attending else extras.get("local_kv_heads", kv_heads) if local[i] else kv_heads
+                for i in range(layers)]
+    writer.add_head_count_kv(heads_of if by_layers or "local_kv_heads" in extras else kv_heads)
     writer.add_key_length(head)
     writer.add_value_length(latent[0] if latent else head)
     writer.add_rope_dimension_count(extras.get("rope", head))
@@ -194,11 +205,9 @@ def main():
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(32.0)
         writer.add_rope_scaling_orig_ctx_len(4096)
-    window, global_every = extras.get("windows", (0, 1))
-    local = [(i + 1) % global_every != 0 for i in range(layers)]
     if window:
         writer.add_sliding_window(window)
-    if layer_size:
+    if "local_head" in extras:
         writer.add_sliding_window_pattern(local)
         writer.add_key_length_swa(extras["local_head"])
         writer.add_value_length_swa(extras["local_head"])
@@ -227,20 +236,25 @@ def main():
             numbers = rng.standard_normal(dimensions, dtype=np.float32) * np.float32(STANDARD_DEVIATION)
             return numbers if kind == F32 else gguf.quants.quantize(numbers, kind)
 
-        pieces = [quantised(min(PIECE_ROWS, dimensions[0] - i), *dimensions[1:]) for i in range(0, dimensions[0], PIECE_ROWS)]
+        rows = max(PIECE_NUMBERS // int(np.prod(dimensions[1:])), 1)
+        pieces = [quantised(min(rows, dimensions[0] - i), *dimensions[1:]) for i in range(0, dimensions[0], rows)]
         writer.add_tensor(name, np.concatenate(pieces), raw_dtype=kind)
 
-    def attention(block, head, own_keys):
+    def attention(block, layer):
         """Of a model with delta nets each head has rows of the query, then as many of its gate."""
-        rows_q = heads * head * (2 if delta_net else 1)
-        keys = [("k", kv_heads * head), ("v", kv_heads * head)] if own_keys else []
+        own_keys, whole = layer not in sharing, not local[layer]
+        size = head if whole else extras.get("local_head", head)
+        rows_q = heads * size * (2 if delta_net else 1)
+        keys = [("k", heads_of[layer] * size), ("v", heads_of[layer] * size)] if own_keys else []
+        if whole and "local_kv_heads" in extras:
+            keys = keys[:1]
         for name, rows in [("q", rows_q)] + keys:
             matrix(f"{block}attn_{name}.weight", rows, hidden, kind=dense)
             if oss:
                 vector(f"{block}attn_{name}.bias", rows, value=0.0)
         for name in ("q", "k") if norm and own_keys else ("q",) if norm else ():
-            vector(f"{block}attn_{name}_norm.weight", min(norm, head))
-        matrix(block + "attn_output.weight", hidden, heads * head, kind=dense)
+            vector(f"{block}attn_{name}_norm.weight", min(norm, size))
+        matrix(block + "attn_output.weight", hidden, heads * size, kind=dense)
 
     def latent_attention(block):
         rank, query_rank, unrotated, value = latent
@@ -312,6 +326,13 @@ def main():
             for name, rows in (("gate", size), ("up", size), ("down", hidden)):
                 vector(f"{block}ffn_{name}_exps.bias", experts, rows, value=0.0)
         matrix(block + "ffn_gate_inp.weight", experts, hidden, kind=F32)
+        if beside:
+            matrix(block + "ffn_gate_up_exps.weight", experts, 2 * size, hidden)
+            matrix(block + "ffn_down_exps.weight", experts, hidden, size)
+            vector(block + "ffn_down_exps.scale", experts)
+            for name in ("ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"):
+                vector(block + name, hidden)
+            return
         gates = [] if lone else ["gate"]
         for name in [*gates, "up", "down"]:
             matrix(f"{block}ffn_{name}_exps.weight", experts, *((hidden, size) if name == "down" else (size, hidden)))
@@ -329,6 +350,7 @@ def main():
         matrix("per_layer_token_embd.weight", vocabulary, layers * layer_size, kind=logits)
         matrix("per_layer_model_proj.weight", layers * layer_size, hidden, kind=BF16)
         vector("per_layer_proj_norm.weight", layer_size)
+    if "local_head" in extras:
         factors = [1.0] * (head // 8) + [1e30] * (head // 2 - head // 8)  # a quarter of the numbers is rotated
         writer.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
     for i in range(layers):
@@ -340,7 +362,7 @@ def main():
         elif latent:
             latent_attention(block)
         elif i in attending:
-            attention(block, extras.get("local_head", head) if local[i] else head, i not in sharing)
+            attention(block, i)
         if lone and i not in lone:
             continue
         if not lone:
@@ -350,7 +372,8 @@ def main():
             vector(block + "attn_sinks.weight", heads)
         if experts and i >= dense_layers:
             mixture(block)
-            continue
+            if not beside:
+                continue
         matrix(block + "ffn_gate.weight", sizes[i], hidden, kind=dense)
         matrix(block + "ffn_up.weight", sizes[i], hidden, kind=dense)
         matrix(block + "ffn_down.weight", hidden, sizes[i], kind=dense)
@@ -361,6 +384,7 @@ def main():
             matrix(block + "inp_gate.weight", layer_size, hidden, kind=dense)
             matrix(block + "proj.weight", hidden, layer_size, kind=dense)
             vector(block + "post_norm.weight", hidden)
+        if "local_head" in extras:
             vector(block + "layer_output_scale.weight", 1)
     print(file=sys.stderr)
     vector("token_embd_norm.weight" if "short_convolution" in extras else "output_norm.weight", hidden)

@@ -34,7 +34,7 @@ using Json = nlohmann::ordered_json;
 // window and the next token touch.
 size_t kv_bytes(const ModelSpec& spec, KvType type, int32_t tokens, int32_t sequences) {
   KvLayout layout = KvLayout::of(spec, kBlockTokens, type);
-  layout.local_layer_count = spec.local_kv_layer_count();
+  layout.local_head_count = spec.local_stored_head_count();
   const int32_t blocks = div_ceil(tokens, kBlockTokens);
   const int32_t local = std::min(blocks, div_ceil(spec.local_window, kBlockTokens) + 1);
   const size_t bytes =
@@ -180,7 +180,10 @@ std::string window_text(const ModelSpec& spec) {
 
 std::string attention_text(const ModelSpec& spec) {
   if (!spec.is_latent()) {
-    return fmt::format("{} heads of {} over {} KV heads", spec.head_count, spec.head_size, spec.kv_head_count);
+    const bool differ = spec.local_head_size > 0 || spec.local_kv_head_count > 0;
+    return fmt::format(
+        "{} heads of {} over {} KV heads{}", spec.head_count, spec.head_size, spec.kv_head_count,
+        differ ? fmt::format(", with a window of {} over {}", spec.head_size_of(0), spec.local_kv_heads()) : "");
   }
   const LatentShape& latent = spec.latent;
   return fmt::format("{} heads with values of {} over latent vectors of {} and {} rotated numbers{}", spec.head_count,
@@ -306,6 +309,8 @@ Json spec_json(const ModelSpec& spec) {
           {"head_count", spec.head_count},
           {"kv_head_count", spec.kv_head_count},
           {"head_size", spec.head_size},
+          {"local_kv_head_count", spec.local_window > 0 ? spec.local_kv_heads() : 0},
+          {"local_head_size", spec.local_window > 0 ? spec.head_size_of(0) : 0},
           {"latent_rank", spec.latent.rank},
           {"vocabulary_size", spec.vocabulary_size},
           {"context_length", spec.context_length},

@@ -27,10 +27,10 @@ namespace inflight {
 struct AttentionWindows {
   int32_t sliding_window = 0;  // in all layers
   int32_t local_window = 0;    // in local layers, where there are any
-  double local_share = 0.0;    // of the layers, that are local; 0: there are none
+  double local_share = 0.0;    // of the KV heads of all layers, those of local ones; 0: there are none
 };
 
-// The mean over the layers, to the next whole number.
+// The mean over the layers, each as often as it has KV heads, to the next whole number.
 [[nodiscard]] inline int64_t attended_tokens(int32_t computed, int32_t count, const AttentionWindows& windows) {
   const int64_t pairs = attended_tokens(computed, count, windows.sliding_window);
   if (windows.local_share == 0.0) return pairs;

@@ -39,8 +39,7 @@ KvLayout KvLayout::of(const ModelSpec& spec, int32_t block_token_count, KvType t
          "f32",
          kQ8BlockNumbers, spec.head_size);
   }
-  return {.layer_count = spec.kv_layer_count(),
-          .kv_head_count = spec.kv_head_count,
+  return {.head_count = spec.stored_head_count(),
           .head_size = spec.head_size,
           .block_token_count = block_token_count,
           .type = type};

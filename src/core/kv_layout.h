@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The size of the paged KV storage: what one block holds, and one slot of local layers (cache/local_slots.h). Its unit
-// is K and V of a block's tokens in one layer.
+// is K and V of a block's tokens in one layer and KV head.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,8 @@ enum class KvType : int32_t { F16 = 0, F32 = 1, Q8_0 = 2, I16 = 3 };
 [[nodiscard]] const char* to_string(KvType type);  // "q8_0"
 
 struct KvLayout {
-  int32_t layer_count = 0;        // those that have K and V
-  int32_t local_layer_count = 0;  // of these, those whose K and V lie in slots; 0: all layers' lie in the blocks
-  int32_t kv_head_count = 0;
+  int32_t head_count = 0;        // KV heads of all layers
+  int32_t local_head_count = 0;  // of these, those whose K and V lie in slots; 0: all lie in the blocks
   int32_t head_size = 0;
   int32_t block_token_count = 16;  // B, limits::kBlockTokensMin..Max, a power of two
   KvType type = KvType::F16;
@@ -29,16 +28,16 @@ struct KvLayout {
 
   // K or V of one token in one layer and KV head.
   [[nodiscard]] size_t bytes_per_head() const;
-  // K and V of one token over all layers: 2 * L * G * bytes_per_head().
+  // K and V of one token over all layers.
   [[nodiscard]] size_t bytes_per_token() const {
-    return size_t{2} * static_cast<size_t>(layer_count) * static_cast<size_t>(kv_head_count) * bytes_per_head();
+    return size_t{2} * static_cast<size_t>(head_count) * bytes_per_head();
   }
   [[nodiscard]] size_t bytes_per_unit() const {
-    return bytes_per_token() / static_cast<size_t>(layer_count) * static_cast<size_t>(block_token_count);
+    return size_t{2} * static_cast<size_t>(block_token_count) * bytes_per_head();
   }
-  [[nodiscard]] int32_t block_layer_count() const { return layer_count - local_layer_count; }
-  [[nodiscard]] size_t bytes_per_block() const { return bytes_per_unit() * static_cast<size_t>(block_layer_count()); }
-  [[nodiscard]] size_t bytes_per_slot() const { return bytes_per_unit() * static_cast<size_t>(local_layer_count); }
+  [[nodiscard]] int32_t block_head_count() const { return head_count - local_head_count; }
+  [[nodiscard]] size_t bytes_per_block() const { return bytes_per_unit() * static_cast<size_t>(block_head_count()); }
+  [[nodiscard]] size_t bytes_per_slot() const { return bytes_per_unit() * static_cast<size_t>(local_head_count); }
 };
 
 }  // namespace inflight

@@ -70,6 +70,18 @@ void validate_local_heads(const ModelSpec& spec) {
   }
 }
 
+void validate_local_kv_heads(const ModelSpec& spec) {
+  if (spec.local_window == 0) {
+    fail(ErrorCode::Unsupported,
+         "the model's local layers have KV heads of their own number, but it has no local layers");
+  }
+  require_range("KV head count of local layers", spec.local_kv_head_count, 1, spec.head_count);
+  if (spec.head_count % spec.local_kv_head_count != 0) {
+    fail(ErrorCode::CorruptFile, "the model has {} query heads, not a multiple of the {} KV heads of its local layers",
+         spec.head_count, spec.local_kv_head_count);
+  }
+}
+
 // Each layer that shares K and V needs one of its kind before.
 void validate_sharing(const ModelSpec& spec) {
   require_range("number of layers with K and V", spec.first_sharing_layer, 1, spec.layer_count);
@@ -174,6 +186,7 @@ void ModelSpec::validate() const {
   }
   if (is_latent()) validate_latent(*this);
   if (local_head_size > 0) validate_local_heads(*this);
+  if (local_kv_head_count > 0) validate_local_kv_heads(*this);
   if (first_sharing_layer > 0) validate_sharing(*this);
   if (rope_scaling.kind == RopeScaling::Kind::Llama3) {
     require_range("RoPE original context length", rope_scaling.original_context_length, 1, limits::kContextTokensMax);

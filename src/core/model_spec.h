@@ -118,13 +118,14 @@ struct ModelSpec {
   // A token's experts are of so many of equal groups, those whose two best sum up to most.
   int32_t expert_groups = 1;
   int32_t expert_groups_used = 1;
-  int32_t head_count = 0;       // H query heads
-  int32_t kv_head_count = 0;    // G, divides H
-  int32_t head_size = 0;        // D, even; of layers that are not local where these have a size of their own
-  int32_t local_head_size = 0;  // of heads of local layers (Gemma 4), stored as D numbers; 0: D
-  int32_t vocabulary_size = 0;  // V
-  int32_t context_length = 0;   // tokens a sequence may have at most
-  int32_t sliding_window = 0;   // last tokens that a token attends to in every layer, itself included; 0 = all
+  int32_t head_count = 0;           // H query heads
+  int32_t kv_head_count = 0;        // G, divides H; this and D: of layers that are not local where these have their own
+  int32_t head_size = 0;            // D, even
+  int32_t local_kv_head_count = 0;  // of local layers (Gemma 4); 0: G
+  int32_t local_head_size = 0;      // of their heads, stored within D numbers; 0: D
+  int32_t vocabulary_size = 0;      // V
+  int32_t context_length = 0;       // tokens a sequence may have at most
+  int32_t sliding_window = 0;       // last tokens that a token attends to in every layer, itself included; 0 = all
   // Where windows differ from layer to layer (sliding_window is 0 then): all layers but the last of every global_every
   // are local, a token attends to the last local_window in them.
   int32_t local_window = 0;
@@ -190,6 +191,21 @@ struct ModelSpec {
   [[nodiscard]] static bool has_state(Mixing kind) { return kind == Mixing::State || kind == Mixing::Both; }
   [[nodiscard]] bool attends(int32_t layer) const { return attends(mixing_of(layer)); }
   [[nodiscard]] bool has_state(int32_t layer) const { return has_state(mixing_of(layer)); }
+  [[nodiscard]] int32_t local_kv_heads() const { return local_kv_head_count > 0 ? local_kv_head_count : kv_head_count; }
+  // KV heads of a layer as they are projected.
+  [[nodiscard]] int32_t kv_head_count_of(int32_t layer) const {
+    return is_local(layer) ? local_kv_heads() : kv_head_count;
+  }
+  // Heads of local layers that are stored side by side in the D numbers of one, if they fill it; else 1.
+  [[nodiscard]] int32_t local_heads_together() const {
+    if (local_head_size == 0 || head_size % local_head_size != 0) return 1;
+    const int32_t fitting = head_size / local_head_size;
+    return local_kv_heads() % fitting == 0 ? fitting : 1;
+  }
+  [[nodiscard]] int32_t local_stored_kv_heads() const { return local_kv_heads() / local_heads_together(); }
+  [[nodiscard]] int32_t stored_kv_heads_of(int32_t layer) const {
+    return is_local(layer) ? local_stored_kv_heads() : kv_head_count;
+  }
   // Of a layer's heads as they are projected, where attention is not latent.
   [[nodiscard]] int32_t head_size_of(int32_t layer) const {
     return local_head_size > 0 && is_local(layer) ? local_head_size : head_size;
@@ -214,9 +230,12 @@ struct ModelSpec {
   [[nodiscard]] int32_t lone_layer_count() const {
     return static_cast<int32_t>(std::count(mixing.begin(), mixing.end(), Mixing::None));
   }
-  // Of all layers, those that are local.
+  // Of the stored KV heads that a token attends to in all layers, those of local ones.
   [[nodiscard]] double local_share() const {
-    return local_window > 0 ? 1.0 - static_cast<double>(layer_count / global_every) / layer_count : 0.0;
+    if (local_window == 0) return 0.0;
+    const int64_t globals = int64_t{layer_count / global_every} * kv_head_count;
+    const int64_t locals = int64_t{layer_count - layer_count / global_every} * local_stored_kv_heads();
+    return static_cast<double>(locals) / static_cast<double>(locals + globals);
   }
   // Layers that every token of a prompt goes through.
   [[nodiscard]] int32_t prompt_layer_count() const {
@@ -227,6 +246,11 @@ struct ModelSpec {
   [[nodiscard]] int32_t local_kv_layer_count() const {
     return local_window > 0 ? kv_layer_count() - kv_layer_count() / global_every : 0;
   }
+  // Stored KV heads of all layers that have K and V of their own, and of those of them that are local.
+  [[nodiscard]] int32_t stored_head_count() const {
+    return (kv_layer_count() - local_kv_layer_count()) * kv_head_count + local_stored_head_count();
+  }
+  [[nodiscard]] int32_t local_stored_head_count() const { return local_kv_layer_count() * local_stored_kv_heads(); }
   // Its place among those that have K and V; of a layer that shares K and V that of the one that they are of.
   [[nodiscard]] int32_t kv_place_of(int32_t layer) const {
     if (shares_kv(layer)) {

@@ -313,7 +313,7 @@ void Runtime::size_executors(std::span<PlannedModel> models) {
   target.num_speculative_tokens = options_.scheduler.num_speculative_tokens;
   target.kept_states = options_.scheduler.kept_states = kept_state_count(options_, spec_, device_.info());
   if (has_local_slots(options_, spec_)) {
-    target.kv.local_layer_count = spec_.local_kv_layer_count();
+    target.kv.local_head_count = spec_.local_stored_head_count();
     target.local_slots_min = options_.scheduler.local_slots_needed(spec_.local_window, options_.block_size);
   }
   target.max_loras = options_.max_loras;

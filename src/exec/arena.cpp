@@ -50,12 +50,14 @@ struct Kinds {
 
 ExpertArena lay_out_experts(Layout& layout, const ModelSpec& spec, const ModelWeights& weights, int64_t rows) {
   if (spec.expert_count == 0) return {};
-  Kinds gathered, feed_forward;
-  bool shared_gate = false;
+  Kinds gathered, feed_forward, router;
+  bool apart = false, shared_gate = false;
   for (const LayerWeights& layer : weights.layers) {
     gathered.add(layer.expert_gate);
     gathered.add(layer.expert_up);
     feed_forward.add(layer.expert_down);
+    router.add(layer.router);
+    apart = apart || layer.expert_norm.present();
     shared_gate = shared_gate || layer.shared_gate.present();
   }
   const int64_t used = spec.experts_used, all = rows * used;
@@ -69,7 +71,11 @@ ExpertArena lay_out_experts(Layout& layout, const ModelSpec& spec, const ModelWe
   arena.gathered = layout.take_rows(all, spec.hidden_size, gathered.floats, gathered.bytes);
   arena.feed_forward = layout.take_rows(all, spec.expert_size, feed_forward.floats, feed_forward.bytes);
   arena.out = layout.take(all, spec.hidden_size);
-  if (shared_gate) arena.shared = layout.take(rows, spec.hidden_size);
+  if (shared_gate || apart) arena.shared = layout.take(rows, spec.hidden_size);
+  if (apart) {
+    arena.routed = layout.take_rows(rows, spec.hidden_size, router.floats, router.bytes);
+    arena.normed = layout.take_rows(rows, spec.hidden_size, gathered.floats, gathered.bytes);
+  }
   return arena;
 }
 
@@ -140,9 +146,11 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
     const bool down = layer.query_down.present();  // then that reads them in the place of `query`
     for (const WeightView* weight :
          {down ? &layer.query_down : &layer.query, &layer.latent, &layer.rotated_key, &layer.query_gate, &layer.key,
-          &layer.value, &layer.mixed, &layer.output_gate, &layer.step, &layer.correction, &layer.gate, &layer.up,
-          &layer.router, &layer.expert_gate, &layer.expert_up}) {
+          &layer.value, &layer.mixed, &layer.output_gate, &layer.step, &layer.correction, &layer.gate, &layer.up}) {
       normed.add(*weight);
+    }
+    if (!layer.expert_norm.present()) {
+      for (const WeightView* weight : {&layer.router, &layer.expert_gate, &layer.expert_up}) normed.add(*weight);
     }
     if (layer.shared_gate.present()) normed.floats = true;
     normed.add(layer.embedding_gate);
@@ -152,7 +160,7 @@ Arena lay_out_arena(const ModelSpec& spec, const ModelWeights& weights, const Ar
   normed.add(weights.layer_projection);
   sampled.add(weights.output);
   const int64_t rows = size.rows, query = int64_t{spec.head_count} * spec.head_size;
-  const int64_t key = int64_t{spec.kv_head_count} * spec.head_size;
+  const int64_t key = int64_t{std::max(spec.kv_head_count, spec.local_stored_kv_heads())} * spec.head_size;
   Layout layout;
   Arena arena;
   arena.hidden = layout.take(rows, spec.hidden_size);

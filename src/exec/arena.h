@@ -28,7 +28,8 @@ struct ExpertArena {
   StageRows gathered;                       // [T*J][E]
   StageRows feed_forward;                   // [T*J][F]
   int32_t out = kNone;                      // [T*J][E]
-  int32_t shared = kNone;                   // [T][E]: of a shared expert that has a gate
+  int32_t shared = kNone;                   // [T][E]: of a shared expert that has a gate, or a norm
+  StageRows routed, normed;                 // [T][E] each: of norms of their own, what routers and experts read
 };
 
 // Of layers with a state (states.cl). M: projected width, V: value width, N: value heads.

@@ -19,6 +19,7 @@ namespace {
 KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
   return {.head_count = spec.head_count,
           .kv_head_count = spec.kv_head_count,
+          .local_kv_head_count = spec.local_stored_kv_heads() != spec.kv_head_count ? spec.local_stored_kv_heads() : 0,
           .head_size = spec.head_size,
           .attention_scale = spec.attention_scale,
           .attention_softcap = spec.attention_softcap,
@@ -94,7 +95,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       kv_(device, options),
       angles_(device, spec, rope_factors(spec, weights, position_count(spec, options)), position_count(spec, options)),
       forward_(spec, weights, weights_, arena_, size_, shape_, position_count(spec, options),
-               options.kv.local_layer_count > 0, program_.worker_count(), program_.mode(),
+               options.kv.local_head_count > 0, program_.worker_count(), program_.mode(),
                adapter_sizes(device.info(), options)),
       adapters_(device, options.adapters, options.max_loras),
       activations_(device, "activations", static_cast<size_t>(arena_.floats)),

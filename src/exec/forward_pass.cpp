@@ -54,7 +54,9 @@ ForwardPass::ForwardPass(const ModelSpec& spec, const ModelWeights& weights, con
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
     if (!spec.attends(layer) || spec.shares_kv(layer)) continue;
     is_local_.push_back(spec.is_local(layer));
-    unit_.push_back(local_slots && spec.is_local(layer) ? in_slot++ : in_block++);
+    int32_t& units = local_slots && spec.is_local(layer) ? in_slot : in_block;
+    unit_.push_back(units);
+    units += spec.stored_kv_heads_of(layer);
   }
   const auto take = [&](std::vector<Stage>& to) {
     to.swap(fitted_);
@@ -227,18 +229,17 @@ void ForwardPass::add_layer(const ModelSpec& spec, const LayerWeights& weights, 
   if (spec.mixing_of(layer) != Mixing::None) add_mixing(spec, weights, store, layer);
   if (weights.has_experts()) {
     add_mixture(spec, weights, store);
-    return;
+  } else if (weights.down.present()) {
+    if (!spec.parallel_residual) {
+      add_norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias);
+      add_feed_forward(spec, weights, store, layer);
+    }
+    next_group();
+    const int32_t residual[] = {residual_of(weights.feed_forward_post_norm)};
+    add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
+    add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, residual[0]);
+    add_expand();
   }
-  if (!weights.down.present()) return;
-  if (!spec.parallel_residual) {
-    add_norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias);
-    add_feed_forward(spec, weights, store, layer);
-  }
-  next_group();
-  const int32_t residual[] = {residual_of(weights.feed_forward_post_norm)};
-  add_shrink(spec, {layer, LoraTarget::Down, arena_.feed_forward.floats, residual});
-  add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward, residual[0]);
-  add_expand();
   const bool embeds = weights.embedding_gate.present();
   add_post_norm(spec, store, weights.feed_forward_post_norm, embeds ? WeightView{} : weights.output_scale);
   if (embeds) add_embedding(spec, weights, store, layer);
@@ -324,20 +325,25 @@ NormArgs ForwardPass::norm(const ModelSpec& spec, const WeightStore& store, cons
           .bias = store.vector(bias)};
 }
 
-// Rows that a router reads, and that are gathered, are not copies of the workers'.
+// Rows that a router reads, and that are gathered, are not copies of the workers'. Where router, experts and the shared
+// one have norms of their own, what they give is normed, too, and the sum is left for the layer's own norm.
 void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store) {
   const ExpertArena& experts = arena_.experts;
   const bool shared = weights.down.present(), shared_gate = weights.shared_gate.present();
   const bool gated = weights.expert_gate.present();
+  const bool apart = weights.expert_norm.present();
+  const StageRows routed = apart ? experts.routed : arena_.normed, read = apart ? experts.normed : arena_.normed;
   next_group();
   add(Operation::Norm).norm =
       norm(spec, store, weights.feed_forward_norm, weights.feed_forward_norm_bias, arena_.normed);
+  if (apart) {
+    NormArgs router_norm = norm(spec, store, weights.router_norm, {}, routed);
+    router_norm.scale = 1.0F / std::sqrt(static_cast<float>(spec.hidden_size));
+    add(Operation::Norm).norm = router_norm;
+    add(Operation::Norm).norm = norm(spec, store, weights.expert_norm, {}, read);
+  }
   next_group();
-  LinearArgs router = linear(store, weights.router, weights.router_bias);
-  router.in = arena_.normed;
-  router.out.floats = experts.logits;
-  router.out_stride = spec.expert_count;
-  add_linear(router);
+  add_product(linear(store, weights.router, weights.router_bias), routed, experts.logits, spec.expert_count);
   if (shared) add_gate_up(weights, store, arena_.normed);
   next_group();
   add(Operation::Route).route = {.logits = experts.logits,
@@ -350,10 +356,11 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
                                  .scale = spec.expert_weight_scale,
                                  .sigmoid = int{spec.expert_gating == Gating::Sigmoid},
                                  .groups = spec.expert_groups,
-                                 .groups_used = spec.expert_groups_used};
+                                 .groups_used = spec.expert_groups_used,
+                                 .scales = store.vector(weights.expert_scales)};
   if (shared) {
     add_residual(linear(store, weights.down, weights.down_bias), arena_.feed_forward,
-                 shared_gate ? experts.shared : arena_.hidden);
+                 shared_gate || apart ? experts.shared : arena_.hidden);
   }
   next_group();
   add(Operation::Sort).sort = {.chosen = experts.chosen,
@@ -361,8 +368,13 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
                                .counts = experts.counts,
                                .places = experts.places,
                                .active = experts.active};
+  if (apart) {
+    NormArgs behind_shared = norm_behind(spec, store, weights.shared_post_norm, experts.shared);
+    behind_shared.out.floats = arena_.added;
+    add(Operation::Norm).norm = behind_shared;
+  }
   next_group();
-  add(Operation::Gather).gather = {.in = arena_.normed,
+  add(Operation::Gather).gather = {.in = read,
                                    .out = experts.gathered,
                                    .depth = spec.hidden_size,
                                    .used = spec.experts_used,
@@ -389,10 +401,16 @@ void ForwardPass::add_mixture(const ModelSpec& spec, const LayerWeights& weights
                                  .places = experts.places,
                                  .used = spec.experts_used,
                                  .depth = spec.hidden_size,
-                                 .out = arena_.hidden,
+                                 .out = apart ? experts.shared : arena_.hidden,
+                                 .added_to = apart ? kNone : arena_.hidden,
                                  .shared = shared_gate ? experts.shared : kNone,
                                  .shared_gate = store.vector(weights.shared_gate),
                                  .in = arena_.normed.floats};
+  if (!apart) return;
+  next_group();
+  NormArgs behind_experts = norm_behind(spec, store, weights.expert_post_norm, experts.shared);
+  behind_experts.added_to = arena_.added;
+  add(Operation::Norm).norm = behind_experts;
 }
 
 // Items are cut for a step of one token, which reads the fewest experts.
@@ -407,6 +425,15 @@ void ForwardPass::add_experts(const ModelSpec& spec, ExpertsArgs args) {
   add(Operation::Experts).experts = args;
 }
 
+NormArgs ForwardPass::norm_behind(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
+                                  int32_t in) {
+  return {.in = in,
+          .rows_from = kNone,
+          .weight = store.vector(weight),
+          .depth = spec.hidden_size,
+          .epsilon = spec.norm_epsilon};
+}
+
 void ForwardPass::add_residual(LinearArgs args, const StageRows& in, int32_t out) {
   args.in = in;
   args.epilogue = out == arena_.hidden ? Epilogue::Add : Epilogue::Store;
@@ -419,13 +446,10 @@ void ForwardPass::add_post_norm(const ModelSpec& spec, const WeightStore& store,
                                 const WeightView& scale) {
   if (!post_norm.present()) return;
   next_group();
-  add(Operation::Norm).norm = {.in = arena_.added,
-                               .rows_from = kNone,
-                               .weight = store.vector(post_norm),
-                               .depth = spec.hidden_size,
-                               .epsilon = spec.norm_epsilon,
-                               .added_to = arena_.hidden,
-                               .after = store.vector(scale)};
+  NormArgs behind = norm_behind(spec, store, post_norm, arena_.added);
+  behind.added_to = arena_.hidden;
+  behind.after = store.vector(scale);
+  add(Operation::Norm).norm = behind;
 }
 
 void ForwardPass::add_heads_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,

@@ -108,6 +108,9 @@ class ForwardPass {
   [[nodiscard]] NormArgs norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
                               const WeightView& bias, const StageRows& out) const;
   void add_norm(const ModelSpec& spec, const WeightStore& store, const WeightView& weight, const WeightView& bias);
+  // Of what is at `in`, rows that a layer or a part of it adds to the hidden states.
+  [[nodiscard]] static NormArgs norm_behind(const ModelSpec& spec, const WeightStore& store, const WeightView& weight,
+                                            int32_t in);
   // What a layer adds to the hidden states before its feed-forward, if it has either.
   void add_mixing(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
   void add_attention(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store, int32_t layer);
@@ -149,7 +152,7 @@ class ForwardPass {
   ArenaSize size_;
   KernelShape shape_;
   std::vector<bool> is_local_;  // of each layer that has K and V
-  std::vector<int32_t> unit_;   // and which unit of a block, or slot, is its own
+  std::vector<int32_t> unit_;   // and which unit of a block, or slot, is the first of its own
   int32_t position_count_;
   int32_t worker_count_;
   LaunchMode mode_;

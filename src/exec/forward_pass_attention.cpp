@@ -32,8 +32,12 @@ void ForwardPass::add_attention(const ModelSpec& spec, const LayerWeights& weigh
         .in = arena_.attended.floats, .partials = arena_.partials, .layer = spec.kv_place_of(layer)};
     next_group();
     attended = arena_.narrowed;
-    add_preparation(Operation::Narrow).narrow = {
-        .in = arena_.attended.floats, .size = spec.head_size_of(layer), .rows = 0, .out = prepared(attended)};
+    add_preparation(Operation::Narrow).narrow = {.in = arena_.attended.floats,
+                                                 .size = spec.head_size_of(layer),
+                                                 .shared = spec.head_count / spec.kv_head_count_of(layer),
+                                                 .places = spec.local_heads_together(),
+                                                 .rows = 0,
+                                                 .out = prepared(attended)};
   } else {
     add_combined(spec, weights, store, layer);
   }
@@ -47,16 +51,22 @@ void ForwardPass::add_wide_heads(const ModelSpec& spec, const LayerWeights& weig
                                  int32_t layer) {
   struct Part {
     const WeightView &weight, &bias, &norm;
-    int32_t heads, in, out;
+    int32_t heads, in, out, shared, together;
   };
   const WeightView none;
+  const int32_t kv_heads = spec.kv_head_count_of(layer), heads = spec.head_count, shared = heads / kv_heads;
+  const int32_t together = spec.is_local(layer) ? spec.local_heads_together() : 1;
+  const int32_t values =
+      weights.value.present() ? arena_.projected_value : arena_.projected_key;  // K, without its norm
   const Part parts[] = {
-      {weights.query, weights.query_bias, weights.query_norm, spec.head_count, arena_.projected_query, arena_.query},
-      {weights.key, weights.key_bias, weights.key_norm, spec.kv_head_count, arena_.projected_key, arena_.key},
-      {weights.value, weights.value_bias, none, spec.kv_head_count, arena_.projected_value, arena_.value},
+      {weights.query, weights.query_bias, weights.query_norm, heads, arena_.projected_query, arena_.query, shared, 1},
+      {weights.key, weights.key_bias, weights.key_norm, kv_heads, arena_.projected_key, arena_.key, 1, together},
+      {weights.value, weights.value_bias, none, kv_heads, values, arena_.value, 1, together},
   };
   const auto own = std::span(parts).first(spec.shares_kv(layer) ? 1 : std::size(parts));
-  for (const Part& part : own) add_stored(store, part.weight, part.bias, part.in);
+  for (const Part& part : own) {
+    if (part.weight.present()) add_stored(store, part.weight, part.bias, part.in);
+  }
   next_group();
   for (const Part& part : own) {
     add(Operation::Widen).widen = {.in = part.in,
@@ -64,7 +74,10 @@ void ForwardPass::add_wide_heads(const ModelSpec& spec, const LayerWeights& weig
                                    .size = spec.head_size_of(layer),
                                    .weight = store.vector(part.norm),
                                    .epsilon = spec.norm_epsilon,
-                                   .out = part.out};
+                                   .out = part.out,
+                                   .together = part.together,
+                                   .shared = part.shared,
+                                   .places = together};
   }
 }
 
@@ -101,6 +114,8 @@ void ForwardPass::add_combined(const ModelSpec& spec, const LayerWeights& weight
 void ForwardPass::add_attended(const ModelSpec& spec, const LayerWeights& weights, const WeightStore& store,
                                int32_t layer, RopeArgs rope) {
   rope.layer = spec.kv_place_of(layer);
+  rope.unit = unit_[static_cast<size_t>(rope.layer)];
+  rope.kv_heads = spec.stored_kv_heads_of(layer);
   rope.angles = RopeAngles::offset(spec, layer, position_count_);
   rope.query_angles = RopeAngles::query_offset(spec, layer, position_count_);
   rope.epsilon = spec.norm_epsilon;
@@ -112,6 +127,8 @@ void ForwardPass::add_attended(const ModelSpec& spec, const LayerWeights& weight
       .out = arena_.attended.floats,
       .partials = arena_.partials,
       .layer = rope.layer,
+      .unit = rope.unit,
+      .kv_heads = rope.kv_heads,
       .window = spec.is_local(layer) ? spec.local_window : std::numeric_limits<int32_t>::max() / 2,
       .sinks = store.vector(weights.attention_sinks)};
   next_group();

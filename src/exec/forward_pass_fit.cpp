@@ -67,8 +67,7 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables, const RowTab
     case Operation::Rope:
       stage.rope.positions = rows.positions;
       stage.rope.tables = is_local(stage.rope.layer) ? rows.local_tables : rows.tables;
-      stage.rope.layer = unit_[static_cast<size_t>(stage.rope.layer)];
-      stage.items = rows.rows * shape_.kv_head_count;
+      stage.items = rows.rows * stage.rope.kv_heads;
       batch_rows(stage);
       break;
     case Operation::Attention:
@@ -76,7 +75,6 @@ void ForwardPass::fit_stage(Stage& stage, const StepTables& tables, const RowTab
       stage.attention.positions = rows.positions;
       stage.attention.tables = is_local(stage.attention.layer) ? rows.local_tables : rows.tables;
       stage.items = attention_of(stage.attention.layer, rows).count;
-      stage.attention.layer = unit_[static_cast<size_t>(stage.attention.layer)];
       break;
     case Operation::Combine:
       stage.combine.list = attention_of(stage.combine.layer, rows).combine;

@@ -36,12 +36,20 @@ KvStorage::Place KvStorage::place(int64_t unit) {
 int64_t KvStorage::first_unit(BlockId block) const {
   const int32_t index = to_integer(block);
   INFLIGHT_CHECK(index >= 0 && index < block_count_);
-  return units_.first_block + int64_t{index} * units_.block_layers;
+  return units_.first_block + int64_t{index} * units_.in_block;
 }
 
-void KvStorage::copy_units(int64_t first_from, int64_t first_to, int32_t count) {
-  const Place from = place(first_from), to = place(first_to);
-  to.memory->copy_from(*from.memory, from.offset, to.offset, static_cast<size_t>(count) * unit_bytes_);
+// Those of a slot may lie in two chunks.
+void KvStorage::copy_units(int64_t first_from, int64_t first_to, int64_t count) {
+  while (count > 0) {
+    const auto in_chunk = [&](int64_t unit) { return units_a_chunk_ - unit % units_a_chunk_; };
+    const int64_t together = std::min({count, in_chunk(first_from), in_chunk(first_to)});
+    const Place from = place(first_from), to = place(first_to);
+    to.memory->copy_from(*from.memory, from.offset, to.offset, static_cast<size_t>(together) * unit_bytes_);
+    first_from += together;
+    first_to += together;
+    count -= together;
+  }
 }
 
 std::span<std::byte> KvStorage::host_block(BlockId block) {
@@ -81,13 +89,12 @@ KvStorage::SwapTime KvStorage::move_blocks(const BatchPlan& plan) {
   }
   SwapTime time = swaps ? SwapTime(before, device_.marker()) : SwapTime();
   for (const BlockCopy& copy : plan.copies) {
-    copy_units(first_unit(copy.from), first_unit(copy.to), units_.block_layers);
-    for (int32_t layer = 0; layer < units_.slot_layers; ++layer) {  // each by itself: a slot may lie in two chunks
-      const auto unit = [&](BlockId block) {
-        return int64_t{plan.local_slots[static_cast<size_t>(block)]} * units_.slot_layers + layer;
-      };
-      copy_units(unit(copy.from), unit(copy.to), 1);
-    }
+    copy_units(first_unit(copy.from), first_unit(copy.to), units_.in_block);
+    if (units_.in_slot == 0) continue;
+    const auto slot_unit = [&](BlockId block) {
+      return int64_t{plan.local_slots[static_cast<size_t>(block)]} * units_.in_slot;
+    };
+    copy_units(slot_unit(copy.from), slot_unit(copy.to), units_.in_slot);
   }
   return time;
 }

@@ -46,7 +46,7 @@ class KvStorage {
   };
   [[nodiscard]] Place place(int64_t unit);
   [[nodiscard]] int64_t first_unit(BlockId block) const;
-  void copy_units(int64_t from, int64_t to, int32_t count);
+  void copy_units(int64_t from, int64_t to, int64_t count);
   [[nodiscard]] std::span<std::byte> host_block(BlockId block);
 
   Device& device_;

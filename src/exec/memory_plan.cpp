@@ -105,8 +105,13 @@ std::vector<const WeightView*> weight_vectors(const ModelWeights& weights) {
                                    &layer.feed_forward_post_norm,
                                    &layer.embedding_post_norm,
                                    &layer.output_scale,
+                                   &layer.shared_post_norm,
+                                   &layer.router_norm,
                                    &layer.router_bias,
                                    &layer.choice_bias,
+                                   &layer.expert_norm,
+                                   &layer.expert_post_norm,
+                                   &layer.expert_scales,
                                    &layer.expert_gate_bias,
                                    &layer.expert_up_bias,
                                    &layer.expert_down_bias,
@@ -123,27 +128,27 @@ int32_t blocks_a_chunk(const DeviceInfo& device, const KvLayout& kv) {
     fail(ErrorCode::OutOfMemory, "a KV block takes {} bytes, device '{}' allows {} in one buffer", kv.bytes_per_block(),
          device.name, device.allocation_bytes_max);
   }
-  const int32_t countable = std::numeric_limits<int32_t>::max() / kKvChunksMax / kv.block_layer_count();
+  const int32_t countable = std::numeric_limits<int32_t>::max() / kKvChunksMax / kv.block_head_count();
   return static_cast<int32_t>(std::min(fit, static_cast<size_t>(std::min(countable, limits::kBlocksMax))));
 }
 
 int32_t units_a_chunk(const DeviceInfo& device, const KvLayout& kv) {
-  return blocks_a_chunk(device, kv) * kv.block_layer_count();
+  return blocks_a_chunk(device, kv) * kv.block_head_count();
 }
 
 int32_t local_slot_count(const ClExecutorOptions& options) {
   constexpr int32_t kBlocksPerSlot = 4;  // where steps need fewer
-  if (options.kv.local_layer_count == 0) return 0;
+  if (options.kv.local_head_count == 0) return 0;
   return std::min(options.kv_block_count, std::max(options.local_slots_min, options.kv_block_count / kBlocksPerSlot));
 }
 
 KvUnits kv_units(const ClExecutorOptions& options) {
-  const int32_t slot_layers = options.kv.local_layer_count, block_layers = options.kv.block_layer_count();
-  const int64_t of_slots = align_up(int64_t{local_slot_count(options)} * slot_layers, int64_t{block_layers});
-  return {.slot_layers = slot_layers,
-          .block_layers = block_layers,
+  const int32_t in_slot = options.kv.local_head_count, in_block = options.kv.block_head_count();
+  const int64_t of_slots = align_up(int64_t{local_slot_count(options)} * in_slot, int64_t{in_block});
+  return {.in_slot = in_slot,
+          .in_block = in_block,
           .first_block = static_cast<int32_t>(of_slots),
-          .count = of_slots + int64_t{options.kv_block_count} * block_layers};
+          .count = of_slots + int64_t{options.kv_block_count} * in_block};
 }
 
 int32_t position_count(const ModelSpec& spec, const ClExecutorOptions& options) {

@@ -26,7 +26,7 @@ inline constexpr int32_t kStepsOnDevice = Executor::kStepsInFlightMax + 1;
 struct ClExecutorOptions {
   KvLayout kv;
   int32_t kv_block_count = 0;            // in device memory, >= 1
-  int32_t local_slots_min = 0;           // slots of kv.local_layer_count layers that steps need at most
+  int32_t local_slots_min = 0;           // slots of kv.local_head_count KV heads that steps need at most
   int32_t max_model_len = 0;             // tokens that one sequence can have at most; 0: the model's context length
   int32_t host_block_count = 0;          // in host memory, for preemption by swapping
   size_t populate_bytes = 0;             // of the first KV blocks, whose memory is found at creation
@@ -108,8 +108,8 @@ struct ChunkPlan {
 
 // Where the KV storage's units are: those of slots one after another, then those of blocks.
 struct KvUnits {
-  int32_t slot_layers = 0, block_layers = 0;  // units of a slot, of a block
-  int32_t first_block = 0;                    // the first unit of block 0
+  int32_t in_slot = 0, in_block = 0;  // units of a slot, of a block
+  int32_t first_block = 0;            // the first unit of block 0
   int64_t count = 0;
 };
 [[nodiscard]] KvUnits kv_units(const ClExecutorOptions& options);

@@ -78,8 +78,12 @@ std::vector<double> local_rope_frequencies(const ModelSpec& spec) {
   local.rope_base = spec.local_rope_base;
   local.rope_scaling = {};
   if (spec.local_head_size > 0) local.rope_dimension_count = spec.local_head_size;
-  std::vector<double> frequencies = rope_frequencies(local, {});
-  frequencies.resize(static_cast<size_t>(spec.rope_dimension_count / 2), 0.0);  // zeros behind narrow heads' halves
+  const std::vector<double> of_head = rope_frequencies(local, {});
+  std::vector<double> frequencies;  // of heads side by side, zeros behind them
+  for (int32_t i = 0; i < spec.local_heads_together(); ++i) {
+    frequencies.insert(frequencies.end(), of_head.begin(), of_head.end());
+  }
+  frequencies.resize(static_cast<size_t>(spec.rope_dimension_count / 2), 0.0);
   return frequencies;
 }
 

@@ -91,7 +91,7 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
                .partial_slots = shape.sequences * shape.spec.head_count * div_ceil(shape.context, kAttentionPartition),
                .worker_count = program_.worker_count(),
                .item_queries = program_.item_queries(),
-               .units = {.block_layers = layout_.block_layer_count()}}),
+               .units = {.in_block = layout_.block_head_count()}}),
       sampling_{.temperature = 1.0F, .seed = 1} {
   angles_.require(shape.context);
   fill(table_);
@@ -147,7 +147,8 @@ Stage StageTrial::stage_of(Operation operation, const StepTables& tables, int32_
                     .value = arena_.value,
                     .positions = tables.all.positions,
                     .tables = tables.all.tables,
-                    .layer = layer,
+                    .unit = layer * spec.kv_head_count,
+                    .kv_heads = spec.kv_head_count,
                     .query_norm = kNone,
                     .key_norm = kNone,
                     .epsilon = 0.0F};
@@ -160,7 +161,8 @@ Stage StageTrial::stage_of(Operation operation, const StepTables& tables, int32_
                          .positions = tables.all.positions,
                          .tables = tables.all.tables,
                          .partials = arena_.partials,
-                         .layer = layer};
+                         .unit = layer * spec.kv_head_count,
+                         .kv_heads = spec.kv_head_count};
       stage.items = tables.all.attention.count;
       break;
     case Operation::Combine: {

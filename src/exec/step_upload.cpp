@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -30,6 +31,7 @@ bool draws(const BatchEntry& entry, int32_t i) { return !tells(entry, i) && !ent
 StepUpload::StepUpload(const ModelSpec& spec, int32_t block_token_count, const StepUploadLimits& limits)
     : head_count_(spec.head_count),
       kv_head_count_(spec.kv_head_count),
+      local_kv_head_count_(spec.local_stored_kv_heads()),
       vocabulary_size_(spec.vocabulary_size),
       block_token_count_(block_token_count),
       sliding_window_(spec.sliding_window),
@@ -88,7 +90,7 @@ int32_t StepUpload::add_table(const BatchEntry& entry) {
   const int32_t table = append(entry.block_table.size());
   const KvUnits& units = limits_.units;
   std::ranges::transform(entry.block_table, words_.begin() + table,
-                         [&](BlockId block) { return units.first_block + to_integer(block) * units.block_layers; });
+                         [&](BlockId block) { return units.first_block + to_integer(block) * units.in_block; });
   return table;
 }
 
@@ -100,7 +102,7 @@ int32_t StepUpload::add_local_table(const BatchEntry& entry, std::span<const int
   for (int32_t i = first; i < end; ++i) {
     const int32_t slot = slots[static_cast<size_t>(entry.block_table[static_cast<size_t>(i)])];
     INFLIGHT_CHECK(slot >= 0);
-    words_[static_cast<size_t>(table + i)] = slot * limits_.units.slot_layers;
+    words_[static_cast<size_t>(table + i)] = slot * limits_.units.in_slot;
   }
   return table;
 }
@@ -111,11 +113,11 @@ void StepUpload::add_rows(const BatchPlan& plan) {
   tables_.tokens = append(rows);
   all.positions = append(rows);
   all.tables = append(rows);
-  all.local_tables = limits_.units.slot_layers > 0 ? append(rows) : all.tables;
+  all.local_tables = limits_.units.in_slot > 0 ? append(rows) : all.tables;
   int32_t row = 0;
   for (const BatchEntry& entry : plan.entries) {
     const int32_t table = add_table(entry);
-    const int32_t local_table = limits_.units.slot_layers > 0 ? add_local_table(entry, plan.local_slots) : table;
+    const int32_t local_table = limits_.units.in_slot > 0 ? add_local_table(entry, plan.local_slots) : table;
     INFLIGHT_CHECK(int64_t{block_token_count_} * static_cast<int64_t>(entry.block_table.size()) >=
                    entry.context_token_count());
     const auto given = static_cast<int32_t>(entry.tokens.size());
@@ -132,7 +134,8 @@ void StepUpload::add_rows(const BatchPlan& plan) {
   INFLIGHT_CHECK(row == all.rows);
 }
 
-// The rows of one table after another, by where they stand among the step's.
+// The rows of one table after another, by where they stand among the step's. Of a step that only decodes they are all
+// of them: its tables serve twice.
 void StepUpload::add_last_rows(const BatchPlan& plan) {
   runs_.clear();
   for (const BatchEntry& entry : plan.entries) {
@@ -144,11 +147,16 @@ void StepUpload::add_last_rows(const BatchPlan& plan) {
     if (told > 0) runs_.push_back({&entry, entry.first_told_position() - 1 - entry.computed_token_count, told});
     if (drawn > 0) runs_.push_back({&entry, entry.scheduled_token_count - drawn, drawn});
   }
+  const RowTables& all = tables_.all;
   RowTables& last = tables_.last;
   for (const RowRun& run : runs_) last.rows += run.count;
-  const RowTables& all = tables_.all;
   const auto rows = static_cast<size_t>(last.rows);
   tables_.last_rows = append(rows);
+  if (last.rows == all.rows) {
+    last = all;
+    std::iota(words_.begin() + tables_.last_rows, words_.begin() + tables_.last_rows + last.rows, 0);
+    return;
+  }
   last.positions = append(rows);
   last.tables = append(rows);
   last.local_tables = append(rows);
@@ -171,8 +179,10 @@ void StepUpload::add_last_rows(const BatchPlan& plan) {
 }
 
 void StepUpload::add_attention(RowTables& tables, std::span<const RowRun> runs) {
-  tables.attention = add_attention(runs, tables.rows, sliding_window_);
-  if (local_window_ > 0) tables.local_attention = add_attention(runs, tables.rows, local_window_);
+  tables.attention = add_attention(runs, tables.rows, sliding_window_, kv_head_count_);
+  if (local_window_ > 0) {
+    tables.local_attention = add_attention(runs, tables.rows, local_window_, local_kv_head_count_);
+  }
 }
 
 void StepUpload::add_states(const BatchPlan& plan) {
@@ -202,14 +212,15 @@ void StepUpload::add_states(const BatchPlan& plan) {
   }
 }
 
-AttentionTables StepUpload::add_attention(std::span<const RowRun> runs, int32_t row_count, int32_t window) {
+AttentionTables StepUpload::add_attention(std::span<const RowRun> runs, int32_t row_count, int32_t window,
+                                          int32_t kv_heads) {
   AttentionTables tables;
   tables.combine = append(static_cast<size_t>(row_count) * 2);
-  const int32_t shared = head_count_ / kv_head_count_;
+  const int32_t shared = head_count_ / kv_heads;
   const int32_t tile_rows = std::max(limits_.item_queries / shared, 1);
   int32_t units = 0;  // items if nothing is split
   for (const RowRun& run : runs) units += div_ceil(run.count, tile_rows);
-  const bool few = units * kv_head_count_ < limits_.worker_count * kAttentionPerWorker;
+  const bool few = units * kv_heads < limits_.worker_count * kAttentionPerWorker;
   int32_t row = 0, slots = 0;
   items_.clear();
   for (const RowRun& run : runs) {
@@ -223,8 +234,8 @@ AttentionTables StepUpload::add_attention(std::span<const RowRun> runs, int32_t 
       const int32_t needed = head_count_ * partitions;
       const bool split = few && rows == 1 && partitions > 1 && slots + needed <= limits_.partial_slots;
       const auto together = static_cast<int32_t>(std::clamp<int64_t>(
-          int64_t{partitions} * units * kv_head_count_ / (limits_.worker_count * kAttentionPerWorker), 1, partitions));
-      for (int32_t group = 0; group < kv_head_count_; ++group) {
+          int64_t{partitions} * units * kv_heads / (limits_.worker_count * kAttentionPerWorker), 1, partitions));
+      for (int32_t group = 0; group < kv_heads; ++group) {
         if (!split) {
           items_.push_back({first, rows, group, begin, begin + partitions, kNone, partitions, begin});
           continue;

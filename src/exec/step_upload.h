@@ -63,7 +63,8 @@ class StepUpload {
   [[nodiscard]] int32_t add_table(const BatchEntry& entry);
   [[nodiscard]] int32_t add_local_table(const BatchEntry& entry, std::span<const int32_t> slots);
   // Of layers in which a token sees the last `window`, all where that is 0.
-  [[nodiscard]] AttentionTables add_attention(std::span<const RowRun> runs, int32_t row_count, int32_t window);
+  [[nodiscard]] AttentionTables add_attention(std::span<const RowRun> runs, int32_t row_count, int32_t window,
+                                              int32_t kv_heads);
   void add_attention(RowTables& tables, std::span<const RowRun> runs);
   void add_samples(const BatchPlan& plan);
   // What is changed of the logits of a row of the step, from which the entry's token `further` after its first is
@@ -73,7 +74,7 @@ class StepUpload {
   void add_adapters(const BatchPlan& plan, std::span<const int32_t> slots);
   int32_t append(size_t count);  // offset of that many new words
 
-  int32_t head_count_, kv_head_count_, vocabulary_size_;
+  int32_t head_count_, kv_head_count_, local_kv_head_count_, vocabulary_size_;
   int32_t block_token_count_, sliding_window_, local_window_;
   bool has_state_, shares_kv_;
   StepUploadLimits limits_;

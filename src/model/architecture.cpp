@@ -68,10 +68,15 @@ constexpr LayerTensor kLayerTensors[] = {
     {"ffn_down.bias", &LayerWeights::down_bias, One, Hidden, Optional},
     {"ffn_gate_inp.weight", &LayerWeights::router, Experts, Hidden, Mixed},
     {"ffn_gate_inp.bias", &LayerWeights::router_bias, One, Experts, WhereNeeded},
+    {"ffn_gate_inp.scale", &LayerWeights::router_norm, One, Hidden, Beside},
+    {"pre_ffw_norm_2.weight", &LayerWeights::expert_norm, One, Hidden, Beside},
+    {"post_ffw_norm_2.weight", &LayerWeights::expert_post_norm, One, Hidden, Beside},
+    {"post_ffw_norm_1.weight", &LayerWeights::shared_post_norm, One, Hidden, Beside},
     {"exp_probs_b.bias", &LayerWeights::choice_bias, One, Experts, Optional},
     {"ffn_gate_exps.weight", &LayerWeights::expert_gate, Expert, Hidden, Mixed, Any, true},
     {"ffn_up_exps.weight", &LayerWeights::expert_up, Expert, Hidden, Mixed, Any, true},
     {"ffn_down_exps.weight", &LayerWeights::expert_down, Hidden, Expert, Mixed, Any, true},
+    {"ffn_down_exps.scale", &LayerWeights::expert_scales, One, Experts, Optional},
     {"ffn_gate_exps.bias", &LayerWeights::expert_gate_bias, One, Expert, WhereNeeded, Any, true},
     {"ffn_up_exps.bias", &LayerWeights::expert_up_bias, One, Expert, WhereNeeded, Any, true},
     {"ffn_down_exps.bias", &LayerWeights::expert_down_bias, One, Hidden, WhereNeeded, Any, true},
@@ -83,6 +88,7 @@ constexpr LayerTensor kLayerTensors[] = {
 
 constexpr std::string_view kQueryKeyValueBiases[] = {"attn_q.bias", "attn_k.bias", "attn_v.bias"};
 constexpr std::string_view kQueryKeyNorms[] = {"attn_q_norm.weight", "attn_k_norm.weight"};
+constexpr std::string_view kValue[] = {"attn_v.weight"};
 constexpr std::string_view kSharedGate[] = {"ffn_gate_inp_shexp.weight"};
 constexpr std::string_view kPostNorms[] = {"post_attention_norm.weight", "post_ffw_norm.weight"};
 constexpr std::string_view kNormsBehind[] = {"attn_q_norm.weight", "attn_k_norm.weight", "post_attention_norm.weight",
@@ -211,12 +217,15 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gemma4",
      .rope_style = RopeStyle::HalfSplit,
      .needed = kNormsBehind,
+     .optional = kValue,
      .embeddings_by_width = true,
      .global_every = 6,
      .local_rope = LocalRope::Base10000,
      .activation = Activation::Gelu,
      .norms_values = true,
-     .attention_scale = 1.0F},
+     .attention_scale = 1.0F,
+     .experts = true,
+     .dense_beside_experts = true},
     {.name = "glm4", .needed = kPostNorms},
     {.name = "glm4moe",
      .rope_style = RopeStyle::HalfSplit,
@@ -357,7 +366,7 @@ int32_t extent_of(const ModelSpec& spec, int32_t layer, Extent extent) {
     case Query:
       return spec.head_count * spec.head_size_of(layer);
     case KeyValue:
-      return spec.kv_head_count * spec.head_size_of(layer);
+      return spec.kv_head_count_of(layer) * spec.head_size_of(layer);
     case Heads:
       return spec.head_count;
     case QueryNorm:

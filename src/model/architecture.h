@@ -41,10 +41,21 @@ enum class Extent : int32_t {
 [[nodiscard]] int32_t extent_of(const ModelSpec& spec, int32_t layer, Extent extent);
 
 // Which families have a tensor: all but those that list it as lacking; any, as its file has it; those that list it as
-// needed, or as optional. And which layers of these: those with a feed-forward; of them those without a router, and of
-// these those whose feed-forward has a gate; those with a router; those with one, where there is a shared expert; all,
-// where they have embeddings of their own.
-enum class Presence : int32_t { Always, Optional, WhereNeeded, WithFeedForward, Dense, Gated, Mixed, Shared, Embedded };
+// needed, or as optional. And which layers of these: those with a feed-forward; of them those with a dense one, and of
+// these those in which it has a gate; those with a router; those with one, where there is a shared expert, or where it
+// lies beside a dense feed-forward; all, where they have embeddings of their own.
+enum class Presence : int32_t {
+  Always,
+  Optional,
+  WhereNeeded,
+  WithFeedForward,
+  Dense,
+  Gated,
+  Mixed,
+  Shared,
+  Beside,
+  Embedded
+};
 
 // What layers have a tensor: all; those that attend, or whose attention is latent; those with a state of that kind.
 // OwnKeys: those that attend to K and V of their own. Some: those that attend or have a state.
@@ -101,7 +112,7 @@ struct Architecture {
   RopeStyle rope_style = RopeStyle::Interleaved;
   std::span<const std::string_view> needed = {};       // layer tensors, not always there, that this family must have
   std::span<const std::string_view> lacking = {};      // those that this family never has
-  std::span<const std::string_view> optional = {};     // those of WhereNeeded that some of its files have
+  std::span<const std::string_view> optional = {};     // those that some of its files, or layers, have
   std::span<const std::string_view> needed_keys = {};  // metadata keys behind "<name>." that it must have
   std::span<const RenamedTensor> renamed = {};
   std::string_view output_norm = "output_norm.weight";
@@ -128,6 +139,7 @@ struct Architecture {
   bool latent = false;                     // attention is multi-head latent attention
   bool gated_attention = false;            // attn_q.weight holds of each head its rows, then those of its gate
   bool experts = false;                    // may be a mixture of experts
+  bool dense_beside_experts = false;       // whose layers have a dense feed-forward, too, and norms of each part
   Gating expert_gating = Gating::Softmax;  // of files that do not state it; the next one, too
   bool expert_weights_normed = true;
 };

@@ -16,68 +16,11 @@
 #include "base/limits.h"
 #include "base/quote.h"
 #include "model/architecture.h"
+#include "model/gguf_spec_layers.h"
+#include "model/spec_keys.h"
 
 namespace inflight {
 namespace {
-
-// The keys "<architecture>.<name>" of one file.
-class SpecKeys {
- public:
-  SpecKeys(const GgufFile& file, std::string_view architecture) : file_(file), architecture_(architecture) {}
-
-  [[nodiscard]] std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
-
-  // A count of at least `least`. Per-layer arrays of one repeated value are taken for that value.
-  [[nodiscard]] std::optional<int32_t> find_count(std::string_view name, int32_t least = 1) const {
-    const GgufValue* const value = file_.find_value(key(name));
-    if (value == nullptr) return {};
-    int64_t count = 0;
-    if (value->type == GgufValueType::Array) {
-      const auto counts = *file_.find_integers(key(name));
-      if (counts.empty() || std::any_of(counts.begin(), counts.end(), [&](int64_t c) { return c != counts[0]; })) {
-        fail(ErrorCode::Unsupported, "{}: metadata key {} differs from layer to layer; supported: one value for all",
-             file_.path(), quote(key(name)));
-      }
-      count = counts[0];
-    } else {
-      count = *file_.find_integer(key(name));
-    }
-    if (count < least || count > std::numeric_limits<int32_t>::max()) {
-      fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: {} to {}", file_.path(), quote(key(name)),
-           count, least, std::numeric_limits<int32_t>::max());
-    }
-    return static_cast<int32_t>(count);
-  }
-
-  [[nodiscard]] int32_t count(std::string_view name) const { return present(find_count(name), name); }
-
-  [[nodiscard]] std::optional<float> find_float(std::string_view name) const {
-    const auto number = file_.find_number(key(name));
-    if (!number) return {};
-    return static_cast<float>(*number);
-  }
-
-  [[nodiscard]] float number(std::string_view name) const { return present(find_float(name), name); }
-
-  // Of a key with an element a layer.
-  void require_layers(std::string_view name, size_t elements, int32_t layers) const {
-    if (std::cmp_greater_equal(elements, layers)) return;
-    fail(ErrorCode::CorruptFile, "{}: metadata key {} has {} elements, the model {} layers", file_.path(),
-         quote(key(name)), elements, layers);
-  }
-
- private:
-  template <typename T>
-  T present(const std::optional<T>& value, std::string_view name) const {
-    if (!value) {
-      fail(ErrorCode::CorruptFile, "{}: metadata key {} is missing", file_.path(), quote(key(name)));
-    }
-    return *value;
-  }
-
-  const GgufFile& file_;
-  std::string_view architecture_;
-};
 
 int32_t vocabulary_size_of(const GgufFile& file, const SpecKeys& keys) {
   if (const GgufTensor* const embedding = file.find_tensor("token_embd.weight")) {
@@ -90,6 +33,17 @@ int32_t vocabulary_size_of(const GgufFile& file, const SpecKeys& keys) {
          file.path(), quote(keys.key("vocab_size")));
   }
   return static_cast<int32_t>(tokens->count);  // at most limits::kGgufArrayCountMax
+}
+
+// Layers of the model itself: those behind predict further tokens (MTP), which is not computed.
+int32_t layer_count_of(const GgufFile& file, const SpecKeys& keys) {
+  constexpr std::string_view kPredicting = "nextn_predict_layers";
+  const int32_t blocks = keys.count("block_count"), predicting = keys.find_count(kPredicting, 0).value_or(0);
+  if (predicting >= blocks) {
+    fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, allowed: 0 to {}", file.path(),
+         quote(keys.key(kPredicting)), predicting, blocks - 1);
+  }
+  return blocks - predicting;
 }
 
 // Variants of the family that would load but compute something else.
@@ -106,186 +60,6 @@ void refuse_variants(const GgufFile& file, const SpecKeys& keys, const Architect
   if (const auto causal = file.find_bool(keys.key("attention.causal")); causal && !*causal) {
     fail(ErrorCode::Unsupported, "{}: its attention is not causal (an embedding model?); supported: causal",
          file.path());
-  }
-}
-
-// Every how many layers one has no window, 0: none: stated as that number, or as what each layer has; else as the
-// family has it.
-int32_t read_global_every(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
-                          int32_t layers) {
-  const std::string key = keys.key("attention.sliding_window_pattern");
-  const GgufValue* const value = file.find_value(key);
-  if (value == nullptr) return architecture.global_every;
-  if (value->type != GgufValueType::Array) return *keys.find_count("attention.sliding_window_pattern", 0);
-  const std::vector<bool> windows = *file.find_bools(key);
-  keys.require_layers("attention.sliding_window_pattern", windows.size(), layers);
-  if (std::find(windows.begin(), windows.begin() + layers, false) == windows.begin() + layers) return 0;
-  for (int32_t every = 1; every <= layers; ++every) {
-    bool same = true;
-    for (int32_t i = 0; i < layers; ++i) same = same && windows[static_cast<size_t>(i)] == ((i + 1) % every != 0);
-    if (same) return every;
-  }
-  fail(ErrorCode::Unsupported, "{}: metadata key {}: supported are windows in all layers but the last of every N",
-       file.path(), quote(key));
-}
-
-// F of each layer, where they differ: the largest is the model's.   REQUIRES: layer count is set.
-void read_feed_forward(const GgufFile& file, const SpecKeys& keys, ModelSpec& spec) {
-  constexpr std::string_view kName = "feed_forward_length";
-  const GgufValue* const value = file.find_value(keys.key(kName));
-  if (value == nullptr || value->type != GgufValueType::Array) {
-    // Where all layers have experts some files state these' size alone.
-    const auto of_experts = keys.find_count("expert_feed_forward_length");
-    const auto stated = keys.find_count(kName);
-    spec.feed_forward_size = stated ? *stated : of_experts ? *of_experts : keys.count(kName);
-    return;
-  }
-  const std::vector<int64_t> sizes = *file.find_integers(keys.key(kName));
-  keys.require_layers(kName, sizes.size(), spec.layer_count);
-  for (size_t i = 0; i < sizes.size() && std::cmp_less(i, spec.layer_count); ++i) {
-    spec.feed_forward_sizes.push_back(
-        static_cast<int32_t>(std::clamp<int64_t>(sizes[i], 0, std::numeric_limits<int32_t>::max())));
-    spec.feed_forward_size = std::max(spec.feed_forward_size, spec.feed_forward_sizes.back());
-  }
-}
-
-// REQUIRES: windows and head size are set.
-void read_sharing(const GgufFile& file, const SpecKeys& keys, ModelSpec& spec) {
-  if (!spec.norms_values) return;
-  spec.layer_embedding_size = keys.find_count("embedding_length_per_layer_input", 0).value_or(0);
-  if (const int32_t sharing = keys.find_count("attention.shared_kv_layers", 0).value_or(0); sharing > 0) {
-    spec.first_sharing_layer = std::max(spec.layer_count - sharing, 1);
-  }
-  if (spec.local_window == 0) return;
-  spec.local_head_size = keys.find_count("attention.key_length_swa").value_or(0);
-  for (const std::string_view name : {"attention.value_length_swa", "rope.dimension_count_swa"}) {
-    const int32_t found = keys.find_count(name).value_or(spec.local_head_size);
-    if (found == spec.local_head_size) continue;
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}; supported: that of key_length_swa, {}", file.path(),
-         quote(keys.key(name)), found, spec.local_head_size);
-  }
-}
-
-// REQUIRES: layers, context and RoPE are set.
-void read_windows(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
-  const int32_t window = keys.find_count("attention.sliding_window", 0).value_or(0);  // 0: none
-  const int32_t every = window > 0 ? read_global_every(file, keys, architecture, spec.layer_count) : 1;
-  if (every == 1) return;
-  if (every == 0) {  // who looks back on the whole context has no window
-    spec.sliding_window = window < spec.context_length ? window : 0;
-    return;
-  }
-  spec.local_window = window;
-  spec.global_every = every;
-  if (architecture.local_rope == LocalRope::Unscaled) spec.local_rope_base = spec.rope_base;
-  if (architecture.local_rope == LocalRope::Base10000) spec.local_rope_base = 10000.0F;
-  spec.local_rope_base = keys.find_float("rope.freq_base_swa").value_or(spec.local_rope_base);
-  if (architecture.globals_unrotated) spec.unrotated_every = every;
-}
-
-// G of the layers that attend. Of families that state by it which ones those are: spec.mixing, too.
-// REQUIRES: layer count, feed-forward and head count are set.
-void read_kv_heads(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
-  constexpr std::string_view kName = "attention.head_count_kv";
-  const GgufValue* const value = file.find_value(keys.key(kName));
-  const bool by_layers = architecture.state && architecture.attention_every == 0 && value != nullptr &&
-                         value->type == GgufValueType::Array;
-  if (!by_layers) {
-    if (architecture.lone_parts) {
-      fail(ErrorCode::CorruptFile, "{}: metadata key {} does not state a number for each layer", file.path(),
-           quote(keys.key(kName)));
-    }
-    spec.kv_head_count = keys.find_count(kName).value_or(spec.head_count);
-    return;
-  }
-  auto counts = *file.find_integers(keys.key(kName));
-  keys.require_layers(kName, counts.size(), spec.layer_count);
-  if (spec.layer_count < 1) return;  // what validate() refuses
-  counts.resize(static_cast<size_t>(spec.layer_count));
-  int64_t heads = 0;
-  for (const int64_t count : counts) {
-    const auto layer = static_cast<int32_t>(spec.mixing.size());
-    const bool alone = architecture.lone_parts && spec.feed_forward_size_of(layer) > 0;
-    spec.mixing.push_back(alone ? Mixing::None : count == 0 ? Mixing::State : Mixing::Attention);
-    if (alone) continue;
-    if (heads == 0) heads = count;
-    if (count == 0 || count == heads) continue;
-    fail(ErrorCode::Unsupported, "{}: metadata key {} has {} and {}; supported: one value for all layers that attend",
-         file.path(), quote(keys.key(kName)), heads, count);
-  }
-  spec.kv_head_count = static_cast<int32_t>(std::clamp<int64_t>(heads, 0, std::numeric_limits<int32_t>::max()));
-}
-
-// Which layers have states: stated of each layer, or by every how many layers one has none; else as the family has it.
-std::vector<Mixing> read_mixing(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture,
-                                int32_t layers) {
-  if (layers < 1 || layers > limits::kLayerCountMax) return {};  // what validate() refuses
-  auto stateful = file.find_bools(keys.key("attention.recurrent_layers"));
-  if (!stateful) {
-    const int32_t every = keys.find_count("full_attention_interval").value_or(architecture.attention_every);
-    stateful.emplace();
-    for (int32_t i = 0; i < layers; ++i) stateful->push_back((i + 1) % every != 0);
-  }
-  keys.require_layers("attention.recurrent_layers", stateful->size(), layers);
-  std::vector<Mixing> mixing;
-  for (int32_t i = 0; i < layers; ++i) {  // without those that predict further tokens
-    mixing.push_back(stateful->at(static_cast<size_t>(i)) ? Mixing::State : Mixing::Attention);
-  }
-  return mixing;
-}
-
-StateShape read_delta_net(const GgufFile& file, const SpecKeys& keys, bool grouped_heads) {
-  const int32_t size = keys.count("ssm.state_size"), inner = keys.count("ssm.inner_size");
-  const StateShape state{.kind = StateKind::DeltaNet,
-                         .key_heads = keys.count("ssm.group_count"),
-                         .value_heads = keys.count("ssm.time_step_rank"),
-                         .grouped_heads = grouped_heads,
-                         .key_size = size,
-                         .value_size = size,
-                         .window = keys.count("ssm.conv_kernel")};
-  if (inner != int64_t{state.value_heads} * size) {
-    fail(ErrorCode::Unsupported, "{}: metadata key {} is {}, supported: {} heads of {}", file.path(),
-         quote(keys.key("ssm.inner_size")), inner, state.value_heads, size);
-  }
-  return state;
-}
-
-StateShape read_mamba(const GgufFile& file, const SpecKeys& keys) {
-  const int32_t heads = keys.count("ssm.time_step_rank"), inner = keys.count("ssm.inner_size");
-  if (inner % heads != 0) {
-    fail(ErrorCode::CorruptFile, "{}: metadata key {} is {}, no multiple of its {} heads", file.path(),
-         quote(keys.key("ssm.inner_size")), inner, heads);
-  }
-  return {.kind = StateKind::Mamba2,
-          .key_heads = keys.count("ssm.group_count"),
-          .value_heads = heads,
-          .grouped_heads = true,
-          .key_size = keys.count("ssm.state_size"),
-          .value_size = inner / heads,
-          .window = keys.count("ssm.conv_kernel")};
-}
-
-// REQUIRES: layer count, hidden size and KV heads are set.
-void read_states(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture, ModelSpec& spec) {
-  if (!architecture.state) return;
-  if (architecture.state_beside && spec.layer_count <= limits::kLayerCountMax) {
-    spec.mixing.assign(static_cast<size_t>(std::max(spec.layer_count, 0)), Mixing::Both);
-  }
-  if (architecture.attention_every > 0) spec.mixing = read_mixing(file, keys, architecture, spec.layer_count);
-  if (!spec.has_state()) return;
-  switch (*architecture.state) {
-    case StateKind::DeltaNet:
-      spec.state = read_delta_net(file, keys, architecture.grouped_heads);
-      break;
-    case StateKind::ShortConvolution:
-      spec.state = {.kind = StateKind::ShortConvolution,
-                    .value_heads = 1,
-                    .value_size = spec.hidden_size,
-                    .window = keys.count("shortconv.l_cache")};
-      break;
-    case StateKind::Mamba2:
-      spec.state = read_mamba(file, keys);
-      break;
   }
 }
 
@@ -311,7 +85,8 @@ void read_experts(const GgufFile& file, const SpecKeys& keys, const Architecture
   if (spec.expert_count == 0) return;
   spec.experts_used = keys.count("expert_used_count");
   spec.expert_size = keys.find_count("expert_feed_forward_length").value_or(spec.feed_forward_size);
-  spec.shared_expert_size = shared_expert_size_of(file, keys);
+  spec.shared_expert_size =
+      architecture.dense_beside_experts ? spec.feed_forward_size : shared_expert_size_of(file, keys);
   spec.expert_weights_normed =
       file.find_bool(keys.key("expert_weights_norm")).value_or(architecture.expert_weights_normed);
   const float scale = keys.find_float("expert_weights_scale").value_or(0.0F);  // 0: not set
@@ -550,13 +325,11 @@ ModelSpec read_spec(const GgufFile& file) {
   if (architecture.name.starts_with("granite") && !rotates) spec.unrotated_every = 1;
   refuse_variants(file, keys, architecture);
   spec.name = file.find_string("general.name").value_or("");
-  // Layers behind these predict further tokens (MTP): not computed.
-  spec.layer_count = keys.count("block_count") - keys.find_count("nextn_predict_layers", 0).value_or(0);
+  spec.layer_count = layer_count_of(file, keys);
   spec.hidden_size = keys.count("embedding_length");
   read_feed_forward(file, keys, spec);
   read_experts(file, keys, architecture, spec);
   spec.head_count = keys.count("attention.head_count");
-  read_kv_heads(file, keys, architecture, spec);
   if (!architecture.latent) spec.head_size = read_head_size(file, keys, spec);
   refuse_numbers(file, keys);
   spec.vocabulary_size = vocabulary_size_of(file, keys);
@@ -569,8 +342,9 @@ ModelSpec read_spec(const GgufFile& file) {
   spec.rope_scaling = read_rope_scaling(file, keys);
   if (has_sections(file, keys)) spec.rope_style = RopeStyle::HalfSplit;
   if (!architecture.latent) read_temperature(keys, spec);
-  if (architecture.latent) read_latent(file, keys, spec);
   read_windows(file, keys, architecture, spec);
+  read_kv_heads(file, keys, architecture, spec);
+  if (architecture.latent) read_latent(file, keys, spec);
   read_sharing(file, keys, spec);
   read_states(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);

@@ -82,6 +82,7 @@ class WeightReader {
     if (is_of(Mixer::LatentAttention, number)) read_latent(prefix, weights);
     if (architecture_.weightless_norms) weights.attention_norm = weights.feed_forward_norm = ones(spec_.hidden_size);
     read_joined(prefix, number, weights);
+    if (mixed) read_joined_experts(prefix, weights);
     for (const LayerTensor& tensor : layer_tensors()) {
       if ((weights.*tensor.role).present() || !is_of(tensor.mixer, number)) continue;
       const std::string name = prefix + std::string(name_in_files(tensor.name));
@@ -93,9 +94,10 @@ class WeightReader {
       const bool is_needed = is_in_layer(tensor.presence, feeds_forward, mixed)
                                  ? !lists(architecture_.lacking, tensor.name)
                                  : lists(architecture_.needed, tensor.name);
-      if (is_needed) {
+      const bool may_lack = lists(architecture_.optional, tensor.name);
+      if (is_needed && !may_lack) {
         weights.*tensor.role = required(name, shape);
-      } else if (tensor.presence == Presence::Optional || lists(architecture_.optional, tensor.name)) {
+      } else if (tensor.presence == Presence::Optional || may_lack) {
         weights.*tensor.role = optional(name, shape);
       }
     }
@@ -148,14 +150,13 @@ class WeightReader {
   };
 
   // Matrices that lie in one by turns: `count` times so many rows of each.
-  void read_turns(const std::string& name, int32_t count, std::span<const Turn> turns) {
+  static void take_turns(const WeightView& whole, int32_t count, std::span<const Turn> turns) {
     int32_t stride = 0;
     for (const Turn& turn : turns) stride += turn.rows;
-    const WeightView whole = required(name, {count * stride, spec_.hidden_size, false});
     size_t begin = 0;
     for (const Turn& turn : turns) {
       *turn.view = whole;
-      turn.view->name = fmt::format("{} ({})", name, turn.name);
+      turn.view->name = fmt::format("{} ({})", whole.name, turn.name);
       turn.view->rows = count * turn.rows;
       turn.view->piece_rows = turn.rows;
       turn.view->piece_stride = stride;
@@ -166,8 +167,10 @@ class WeightReader {
 
   // Of each head its queries' rows, then its gate's.
   void read_gated_query(const std::string& prefix, LayerWeights& weights) {
-    const Turn turns[] = {{&weights.query, spec_.head_size, "query"}, {&weights.query_gate, spec_.head_size, "gate"}};
-    read_turns(prefix + "attn_q.weight", spec_.head_count, turns);
+    const int32_t size = spec_.head_size;
+    const Shape both{2 * spec_.head_count * size, spec_.hidden_size, false};
+    const Turn turns[] = {{&weights.query, size, "query"}, {&weights.query_gate, size, "gate"}};
+    take_turns(required(prefix + "attn_q.weight", both), spec_.head_count, turns);
   }
 
   // Of each key head rows of its value heads' corrections, then of their steps; in older files the other
@@ -176,13 +179,26 @@ class WeightReader {
     const StateShape& state = spec_.state;
     const int32_t heads = state.value_heads / state.key_heads, values = heads * state.value_size;
     const Turn steps[] = {{&weights.correction, heads, "corrections"}, {&weights.step, heads, "steps"}};
-    read_turns(prefix + "ssm_ba.weight", state.key_heads, steps);
-    if (file_.find_tensor(prefix + "ssm_in.weight") == nullptr) return;
+    const Shape both{2 * state.value_heads, spec_.hidden_size, false};
+    take_turns(required(prefix + "ssm_ba.weight", both), state.key_heads, steps);
+    const Shape all{state.projected_width() + state.value_width(), spec_.hidden_size, false};
+    const WeightView whole = optional(prefix + "ssm_in.weight", all);
+    if (!whole.present()) return;
     const Turn inputs[] = {{&weights.mixed, state.key_size, "queries"},
                            {&weights.mixed_keys, state.key_size, "keys"},
                            {&weights.mixed_values, values, "values"},
                            {&weights.output_gate, values, "gate"}};
-    read_turns(prefix + "ssm_in.weight", state.key_heads, inputs);
+    take_turns(whole, state.key_heads, inputs);
+  }
+
+  // Of each expert its gate's rows, then those of its up matrix, if the file has them joined.
+  void read_joined_experts(const std::string& prefix, LayerWeights& weights) {
+    const int32_t size = spec_.expert_size;
+    const Shape both{2 * size, spec_.hidden_size, false, spec_.expert_count};
+    const WeightView whole = optional(prefix + "ffn_gate_up_exps.weight", both);
+    if (!whole.present()) return;
+    const Turn turns[] = {{&weights.expert_gate, size, "gate"}, {&weights.expert_up, size, "up"}};
+    take_turns(whole, spec_.expert_count, turns);
   }
 
   // Rows of the gate, of what is convolved, of the steps.
@@ -264,13 +280,15 @@ class WeightReader {
       case Presence::WithFeedForward:
         return feeds_forward;
       case Presence::Dense:
-        return feeds_forward && !mixed;
+        return feeds_forward && (!mixed || architecture_.dense_beside_experts);
       case Presence::Gated:
-        return feeds_forward && !mixed && spec_.gated_feed_forward;
+        return feeds_forward && (!mixed || architecture_.dense_beside_experts) && spec_.gated_feed_forward;
       case Presence::Mixed:
         return mixed;
       case Presence::Shared:
-        return mixed && spec_.shared_expert_size > 0;
+        return mixed && spec_.shared_expert_size > 0 && !architecture_.dense_beside_experts;
+      case Presence::Beside:
+        return mixed && architecture_.dense_beside_experts;
       case Presence::Embedded:
         return spec_.layer_embedding_size > 0;
       case Presence::Optional:

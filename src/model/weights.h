@@ -74,7 +74,11 @@ struct LayerWeights {
   WeightView choice_bias;                                         // [X] F32, optional: added where experts are chosen
   WeightView expert_gate, expert_up, expert_down;                 // [X*F, E], [X*F, E], [X*E, F]
   WeightView expert_gate_bias, expert_up_bias, expert_down_bias;  // [X, F], [X, F], [X, E] F32, optional
-  WeightView shared_gate;  // [E] F32, optional: how much of the shared expert is taken
+  WeightView expert_scales;  // [X] F32, optional: what an expert gives is multiplied by its number
+  WeightView shared_gate;    // [E] F32, optional: how much of the shared expert is taken
+  // [E] F32 each, all or none: router, experts and the shared one have norms of their own. What the router reads has
+  // its root mean square divided by sqrt(E), too.
+  WeightView router_norm, expert_norm, expert_post_norm, shared_post_norm;
 
   // Of layers with a state in the place of attention (StateShape). P, M, V: projected, mixed and value width, W:
   // window, N: value heads.

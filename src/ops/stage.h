@@ -109,13 +109,13 @@ struct LinearArgs {
   int32_t out_stride, rows, panels, long_items, long_panels;
 };
 struct RopeArgs {
-  int32_t query, key, value, positions, tables, layer;
+  int32_t query, key, value, positions, tables, layer, unit, kv_heads;
   int32_t angles = 0, query_angles = 0;
   int32_t query_norm, key_norm;
   float epsilon;
 };
 struct AttentionArgs {
-  int32_t query, out, list, positions, tables, partials, layer, window;
+  int32_t query, out, list, positions, tables, partials, layer, unit, kv_heads, window;
   int32_t sinks = kNone;
 };
 struct CombineArgs {
@@ -146,7 +146,7 @@ struct SwigluArgs {
 struct RouteArgs {
   int32_t logits, experts, used, normed, bias, chosen, weights;
   float scale = 1.0F;
-  int32_t sigmoid = 0, groups = 1, groups_used = 1;
+  int32_t sigmoid = 0, groups = 1, groups_used = 1, scales = kNone;
 };
 struct SortArgs {
   int32_t chosen, rows, experts, counts, places, active;
@@ -163,7 +163,7 @@ struct ExpertsArgs {
   int32_t bias[2] = {kNone, kNone};
 };
 struct MergeArgs {
-  int32_t experts, weights, places, used, depth, out, shared, shared_gate, in;
+  int32_t experts, weights, places, used, depth, out, added_to, shared, shared_gate, in;
 };
 
 // Of a layer with a state, all its operations.
@@ -193,10 +193,10 @@ struct HeadsArgs {
 struct WidenArgs {
   int32_t in, heads, size, weight;
   float epsilon;
-  int32_t out;
+  int32_t out, together, shared, places;
 };
 struct NarrowArgs {
-  int32_t in, size, rows;
+  int32_t in, size, shared, places, rows;
   StageRows out;
 };
 

@@ -63,6 +63,7 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       shape.local_windows ? "window" : std::to_string(shape.sliding_window), int{device.small_items},
       int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
   if (shape.local_windows) options += " -D LOCAL_WINDOWS=1";
+  if (shape.local_kv_head_count > 0) options += " -D LOCAL_KV_HEADS=1";
   if (shape.activation == Activation::Gelu) options += " -D GELU=1";
   if (shape.activation == Activation::ClampedSwiglu) options += " -D CLAMPED_SWIGLU=1";
   if (shape.activation == Activation::ReluSquared) options += " -D RELU_SQUARED=1";

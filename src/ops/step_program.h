@@ -22,6 +22,7 @@ namespace inflight {
 struct KernelShape {
   int32_t head_count = 0;
   int32_t kv_head_count = 0;
+  int32_t local_kv_head_count = 0;  // of layers that have another number of them than the others; 0: there are none
   int32_t head_size = 0;
   float attention_scale = 0.0F;  // 0: 1 / sqrt(head_size)
   float attention_softcap = 0.0F, logit_softcap = 0.0F;

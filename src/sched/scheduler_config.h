@@ -55,7 +55,7 @@ struct SchedulerConfig {
   int32_t max_model_len = 0;                 // tokens of a sequence, prompt and output; >= 2
   int32_t max_requests = 65536;              // waiting and running, max_num_seqs..limits::kRequestsMax
   int32_t sliding_window = 0;                // the model's (ModelSpec): blocks behind it are given back; 0 = none
-  double local_share = 0.0;                  // the model's: of its layers, that see KvBlocks' local_window
+  double local_share = 0.0;                  // the model's: of its KV heads, that see KvBlocks' local_window
   // The model's (ModelSpec): a sequence has a state besides its blocks, which only computing its tokens gives.
   bool has_state = false;
   int32_t kept_states = 0;  // of those, how many are kept behind stored prefixes; 0: a prefix is computed again

@@ -61,7 +61,7 @@ struct DeviceProfile {
   int64_t kv_tokens = 65536;        // what the KV storage holds
   int32_t sliding_window = 0;       // last tokens that a token of the model attends to; 0 = all
   int32_t local_window = 0;         // the same in its local layers; the others see all then
-  double local_share = 0.0;         // of the layers, that are local; 0 = there are none
+  double local_share = 0.0;         // of the KV heads of all layers, those of local ones; 0 = there are none
   int32_t layers = 32;              // for what parallel devices exchange
   int32_t tensor_parallel = 1;      // devices that share each layer, 1..64
   int32_t pipeline_parallel = 1;    // devices that hold a share of the layers each, 1..64

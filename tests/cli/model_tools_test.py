@@ -143,6 +143,13 @@ class Inspect(Folder):
             self.assertIn(f"attention 3 heads with values of {attention} positions", text)
             self.assertIn(f"{rotated} numbers a head, neighbours paired", text)
 
+    def test_says_what_layers_with_a_window_have_of_their_own(self):
+        text = " ".join(self.good("inspect", SOURCE / "tests/golden/reference_gemma4_experts.gguf").split())
+        self.assertIn("experts 2 of 4 a token, feed-forward size 16; a shared one for every token, 40 attention 4 heads of 64 "
+                      "over 2 KV heads, with a window of 32 over 4, sliding window of 20 tokens in all layers but the last of "
+                      "every 2", text)
+        self.assertIn("can be run yes", text)
+
     def test_errors(self):
         self.bad(1, "none.gguf: cannot open: No such file", "inspect", self.folder / "none.gguf")
         self.bad(1, "is a directory", "inspect", self.folder)

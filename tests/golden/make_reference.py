@@ -26,11 +26,14 @@ CONVOLUTION = 4
 GENERATED = 8
 LLAMA3 = {"factor": 8.0, "low": 1.0, "high": 4.0, "original": 32}
 
+LARGE_GEMMA4 = {"post_norms": True, "window": 20, "pattern": 2, "local_head": 32, "keys_are_values": True, "head_norms": True,
+                "softcaps": (None, 2.0), "factors": True}
 OLMO2 = {"post_norms": True, "no_norms": True, "all_head_norms": True, "untied": True}
 
 # architecture, E, F, H, G, D, RoPE numbers a head, RoPE base, layers, extras
-# pattern: every which layer has no window; local_head: size of a head of those with one; sharing: the last so many layers
-# attend to K and V of earlier ones; layer_embeddings: numbers of a token's embedding in each layer
+# pattern: every which layer has no window; local_head, local_kv_heads: size of a head, and KV heads, of those with one;
+# sharing: the last so many layers attend to K and V of earlier ones; layer_embeddings: numbers of a token's embedding in each
+# layer; keys_are_values: layers without a window have no V; experts_beside: of a dense feed-forward, with norms of each
 # delta_net: key heads, value heads, size of a head, every which layer has attention instead
 # short_convolution: tokens, the layers that have attention instead
 # latent: rank, that of queries (0: none), a head's numbers that are not rotated, its values; joined_heads: as files of before
@@ -56,6 +59,9 @@ CASES = {
     "gemma4": ("gemma4", 16, [12, 12, 12, 12, 24, 24], 2, 1, 64, 64, 1e6, 6,
                {"post_norms": True, "window": 20, "pattern": 2, "local_head": 32, "sharing": 2, "head_norms": True,
                 "layer_embeddings": 8, "softcaps": (None, 2.0), "factors": True}),
+    "gemma4_large": ("gemma4", 16, 40, 4, 1, 64, 64, 1e6, 4, LARGE_GEMMA4 | {"local_kv_heads": 2}),
+    "gemma4_experts": ("gemma4", 16, 40, 4, 2, 64, 64, 1e6, 3,
+                       LARGE_GEMMA4 | {"local_kv_heads": 4, "experts": (4, 2), "expert": 16, "experts_beside": True}),
     "olmo2": ("olmo2", 24, 20, 3, 1, 8, 8, 1e4, 2, OLMO2),
     "olmo2_windows": ("olmo2", 24, 20, 3, 3, 8, 8, 1e4, 5, OLMO2 | {"window": 20, "linear": 4.0}),
     "mixtral": ("llama", 32, 16, 4, 2, 8, 8, 1e4, 2, {"experts": (5, 2), "untied": True}),
@@ -202,7 +208,7 @@ def has_state(extras, layer):
 
 
 def write_model(path, case, llama3_as_keys=False):
-    architecture, hidden, feed_forward, heads, kv_heads, head, rope, base, layers, extras = CASES[case]
+    architecture, hidden, feed_forward, heads, kv_heads, head_size, rope, base, layers, extras = CASES[case]
     rng = np.random.default_rng(sum(case.encode()))
 
     def is_global(layer):
@@ -217,10 +223,13 @@ def write_model(path, case, llama3_as_keys=False):
     by_layers = ("short_convolution" in extras or "mamba" in extras) and not extras.get("beside")
     lone = extras.get("lone", ())
     attending = [i for i in range(layers) if extras.get("beside") or not has_state(extras, i) and i not in lone]
-    w.add_head_count_kv([kv_heads if i in attending else 0 for i in range(layers)] if by_layers else kv_heads)
-    w.add_key_length(head)
+    if "local_kv_heads" in extras:
+        w.add_head_count_kv([kv_heads if is_global(i) else extras["local_kv_heads"] for i in range(layers)])
+    else:
+        w.add_head_count_kv([kv_heads if i in attending else 0 for i in range(layers)] if by_layers else kv_heads)
+    w.add_key_length(head_size)
     joined_heads = extras.get("joined_heads")
-    w.add_value_length(extras["latent"][3 if joined_heads else 0] if "latent" in extras else head)
+    w.add_value_length(extras["latent"][3 if joined_heads else 0] if "latent" in extras else head_size)
     w.add_rope_dimension_count(rope)
     w.add_rope_freq_base(base)
     if "mean" in extras or lone:
@@ -303,8 +312,8 @@ def write_model(path, case, llama3_as_keys=False):
         w.add_value_length_swa(extras["local_head"])
         w.add_rope_dimension_count_swa(extras["local_head"])
         w.add_rope_freq_base_swa(100.0)
-        w.add_shared_kv_layers(extras["sharing"])
-        w.add_embedding_length_per_layer_input(extras["layer_embeddings"])
+        w.add_shared_kv_layers(extras.get("sharing", 0))
+        w.add_embedding_length_per_layer_input(extras.get("layer_embeddings", 0))
     w.add_tokenizer_model("llama")
     w.add_token_list(["<unk>", "<s>", "</s>"] + [f"\u2581t{i}" for i in range(3, VOCABULARY)])
     w.add_token_scores([0.0] * VOCABULARY)
@@ -346,6 +355,14 @@ def write_model(path, case, llama3_as_keys=False):
         matrix(block + "ffn_gate_inp.weight", count, hidden)
         if extras.get("router_bias"):
             vector(block + "exp_probs_b.bias", count, 0.0)
+        if extras.get("experts_beside"):
+            matrices(block + "ffn_gate_up_exps.weight", count, 2 * expert, hidden)
+            matrices(block + "ffn_down_exps.weight", count, hidden, expert)
+            vector(block + "ffn_down_exps.scale", count, 1.0)
+            vector(block + "ffn_gate_inp.scale", hidden, math.sqrt(hidden))
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                vector(f"{block}{name}.weight", hidden, 1.0)
+            return
         gates = [] if extras.get("ungated") else ["gate"]
         for name in [*gates, "up", "down"]:
             matrices(f"{block}ffn_{name}_exps.weight", count, *((hidden, expert) if name == "down" else (expert, hidden)))
@@ -418,12 +435,17 @@ def write_model(path, case, llama3_as_keys=False):
             matrices(block + "attn_v_b.weight", heads, value, rank)
         matrix(block + "attn_output.weight", hidden, heads * value)
 
-    def attention(block, head, own_keys):
+    def attention(block, layer):
         """With a delta net's model each head has rows of the query, then as many of its gate."""
+        whole, own_keys = is_global(layer), layer < layers - extras.get("sharing", 0)
+        head = head_size if whole else extras["local_head"]
         rows_q = heads * head * (2 if "delta_net" in extras else 1)
+        rows_kv = head * (kv_heads if whole else extras.get("local_kv_heads", kv_heads))
         sizes = {"attn_q": rows_q}
         if own_keys:
-            sizes |= {"attn_k": kv_heads * head, "attn_v": kv_heads * head}
+            sizes["attn_k"] = rows_kv
+        if own_keys and not (whole and extras.get("keys_are_values")):
+            sizes["attn_v"] = rows_kv
         biases = every or extras.get("qkv_biases", False)
         linears(block + "attn_qkv", {block + name: rows for name, rows in sizes.items()}, hidden, biases)
         if extras.get("head_norms") or extras.get("all_head_norms"):
@@ -448,7 +470,7 @@ def write_model(path, case, llama3_as_keys=False):
         if "latent" in extras:
             latent_attention(block)
         elif i in attending:
-            attention(block, head if is_global(i) else extras["local_head"], i < layers - extras.get("sharing", 0))
+            attention(block, i)
         elif "delta_net" in extras:
             delta_net(block)
         elif "short_convolution" in extras:
@@ -464,7 +486,8 @@ def write_model(path, case, llama3_as_keys=False):
             vector(block + "attn_sinks.weight", heads, 1.0, 1.5)
         if "experts" in extras and i >= extras.get("dense", 0):
             experts(block)
-            continue
+            if not extras.get("experts_beside"):
+                continue
         size = feed_forward[i] if isinstance(feed_forward, list) else feed_forward
         gates = {} if extras.get("ungated") else {block + "ffn_gate": size}
         linears(block + "ffn_up", gates | {block + "ffn_up": size}, hidden, every)
@@ -476,6 +499,7 @@ def write_model(path, case, llama3_as_keys=False):
             matrix(block + "inp_gate.weight", extras["layer_embeddings"], hidden)
             matrix(block + "proj.weight", hidden, extras["layer_embeddings"])
             vector(block + "post_norm.weight", hidden, 1.0)
+        if "pattern" in extras:
             vector(block + "layer_output_scale.weight", 1, 0.8)
     if not extras.get("no_last_norm"):
         norm("token_embd_norm" if "short_convolution" in extras else "output_norm")
@@ -548,7 +572,7 @@ def main():
         write_model(path, case)
         ids = np.random.default_rng(7).integers(3, VOCABULARY, 70).tolist()
         # llama.cpp looks GELU up in a table of half precision: a gate between two halves may become either.
-        tolerance = 2e-3 if case == "gemma4" else 5e-5 if CASES[case][8] < 10 else 2e-4
+        tolerance = 2e-3 if case.startswith("gemma4") else 5e-5 if CASES[case][8] < 10 else 2e-4
         count = 1 + (GENERATED if has_state(CASES[case][-1], 0) else 0)
         cases += [{"file": path.name, "ids": before, "tolerance": tolerance, "log_probabilities": logs}
                   for before, logs in log_probabilities(sys.argv[1], path, ids, count)[::GENERATED]]

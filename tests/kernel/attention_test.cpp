@@ -25,6 +25,7 @@ struct Heads {
   int32_t window = 0;
   KvType kv = KvType::F32;
   bool sinks = false;
+  int32_t other_kv_heads = 0;  // of a model whose other layers have so many
 };
 
 class Attention : public testing::TestWithParam<Heads> {
@@ -32,7 +33,8 @@ class Attention : public testing::TestWithParam<Heads> {
   static constexpr int32_t kTokens = 530;  // two whole partitions and a piece
   [[nodiscard]] KernelShape shape() const {
     return {.head_count = GetParam().heads,
-            .kv_head_count = GetParam().kv_heads,
+            .kv_head_count = GetParam().other_kv_heads > 0 ? GetParam().other_kv_heads : GetParam().kv_heads,
+            .local_kv_head_count = GetParam().other_kv_heads > 0 ? GetParam().kv_heads : 0,
             .head_size = GetParam().head_size,
             .rope_pair_count = GetParam().head_size / 2,
             .rope_interleaved = true,
@@ -74,7 +76,7 @@ class Attention : public testing::TestWithParam<Heads> {
     return attend(rows, device_, LaunchMode::Groups);
   }
   std::vector<float> attend(const std::vector<Row>& rows, Device& device, LaunchMode mode = LaunchMode::Stages) {
-    const auto [name, heads, kv_heads, head_size, block_tokens, window, kv, sinks] = GetParam();
+    const auto [name, heads, kv_heads, head_size, block_tokens, window, kv, sinks, others] = GetParam();
     const int32_t blocks = div_ceil(kTokens, block_tokens);
     const size_t kv_bytes = static_cast<size_t>(blocks + 2) * static_cast<size_t>(block_tokens) * 2 * key_count() * 4;
     test::StageBench bench(device, shape(), 4'000'000, kv_bytes, mode);
@@ -83,7 +85,7 @@ class Attention : public testing::TestWithParam<Heads> {
     for (int32_t i = 0; i < kTokens * head_size / 2; ++i) bench.angles.insert(bench.angles.end(), {1.0F, 0.0F});
 
     std::vector<int32_t> table, positions, tables;
-    for (int32_t i = 0; i < blocks; ++i) table.push_back(blocks + 1 - i);  // backwards; blocks 0 and 1 stay NaN
+    for (int32_t i = 0; i < blocks; ++i) table.push_back((blocks + 1 - i) * kv_heads);  // backwards; 0 and 1 stay NaN
     const int32_t table_at = bench.add_words(table);
     for (int32_t i = 0; i < kTokens; ++i) {
       positions.push_back(i);
@@ -94,7 +96,8 @@ class Attention : public testing::TestWithParam<Heads> {
                            .value = bench.add_floats(values_),
                            .positions = bench.add_words(positions),
                            .tables = bench.add_words(tables),
-                           .layer = 0,
+                           .unit = 0,
+                           .kv_heads = kv_heads,
                            .query_norm = kNone,
                            .key_norm = kNone};
     std::vector<float> queries;
@@ -139,7 +142,8 @@ class Attention : public testing::TestWithParam<Heads> {
                            .positions = bench.add_words(row_positions),
                            .tables = bench.add_words(row_tables),
                            .partials = partials,
-                           .layer = 0,
+                           .unit = 0,
+                           .kv_heads = kv_heads,
                            .sinks = sinks ? 0 : kNone};
     Stage merge{.operation = Operation::Combine,
                 .items = static_cast<int32_t>(rows.size()) * StepProgram::combine_slices(shape())};
@@ -354,7 +358,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Heads{"EightBitsOf8", 4, 4, 32, 8, 300, KvType::Q8_0},
                                          Heads{"Sinks", 9, 3, 16, 16, 0, KvType::F16, true},
                                          Heads{"SinksAndWindow", 6, 2, 64, 16, 300, KvType::Q8_0, true},
-                                         Heads{"SinksOfInts", 8, 1, 64, 16, 128, KvType::I16, true}),
+                                         Heads{"SinksOfInts", 8, 1, 64, 16, 128, KvType::I16, true},
+                                         Heads{"More", 8, 4, 64, 16, 100, KvType::F16, false, 1},
+                                         Heads{"MoreOfInts", 8, 4, 64, 16, 100, KvType::I16, false, 2},
+                                         Heads{"Fewer", 6, 2, 16, 16, 0, KvType::F32, false, 3}),
                          name_of);
 constexpr Heads kInts[] = {{"Ints", 9, 3, 64, 16, 0, KvType::I16},
                            {"Ints7", 14, 2, 128, 32, 100, KvType::I16},

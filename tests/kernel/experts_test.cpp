@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/rng.h"
 #include "ops/linear_case.h"
@@ -55,6 +56,7 @@ struct Routing {
   bool normed, bias;
   bool sigmoid = false;
   int32_t groups = 1, groups_used = 1;
+  bool scales = false;
 };
 
 class ExpertRoutes : public ExpertStages, public testing::WithParamInterface<Routing> {};
@@ -72,6 +74,7 @@ TEST_P(ExpertRoutes, ChooseTheLargest) {
     std::fill_n(bench_.vectors.begin() + 16, experts, 0.0F);
     bench_.vectors.back() = 3.0F;  // the last expert is always chosen, and its weight does not know
   }
+  if (GetParam().scales) bench_.vectors = random_numbers(experts + 16);
   const int32_t in = add(logits), chosen = add_room(kRows * used), weights = add_room(kRows * used);
   bench_.add_poison(16);
   Stage stage{.operation = Operation::Route, .items = kRows};
@@ -85,7 +88,8 @@ TEST_P(ExpertRoutes, ChooseTheLargest) {
                  .scale = kScale,
                  .sigmoid = int{GetParam().sigmoid},
                  .groups = GetParam().groups,
-                 .groups_used = GetParam().groups_used};
+                 .groups_used = GetParam().groups_used,
+                 .scales = GetParam().scales ? 16 : kNone};
   bench_.run({stage});
   for (size_t row = 0; row < kRows; ++row) {
     SCOPED_TRACE(row);
@@ -120,8 +124,9 @@ TEST_P(ExpertRoutes, ChooseTheLargest) {
     const double divisor = GetParam().normed ? std::max(sum, 6.103515625e-5) : 1.0;
     for (size_t j = 0; j < used; ++j) {
       ASSERT_EQ(integer(chosen, row * used + j), static_cast<int32_t>(order[j])) << j;
-      const double expected = p[order[j]] / divisor * double{kScale};
-      EXPECT_NEAR(number(weights, row * used + j), expected, kExpertTolerance * expected + 1e-30) << j;
+      const double own = GetParam().scales ? double{bench_.vectors[16 + order[j]]} : 1.0;
+      const double expected = p[order[j]] / divisor * double{kScale} * own;
+      EXPECT_NEAR(number(weights, row * used + j), expected, kExpertTolerance * std::abs(expected) + 1e-30) << j;
     }
   }
   EXPECT_TRUE(test::StageBench::poisoned(number(weights, kRows * used)));
@@ -133,7 +138,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ExpertRoutes,
                                          Routing{67, 6, true, true}, Routing{128, 8, true, false},
                                          Routing{20, 3, true, false, true}, Routing{24, 4, true, true, true, 6, 2},
                                          Routing{256, 8, true, true, true, 8, 4},
-                                         Routing{32, 4, false, false, false, 4, 1}));
+                                         Routing{32, 4, false, false, false, 4, 1},
+                                         Routing{19, 5, true, false, false, 1, 1, true}));
 
 // NaN, from a broken file or a prompt that makes infinities, must not lead out of the tables.
 TEST_F(ExpertStages, RoutesWithoutNumbersStayInRange) {
@@ -277,7 +283,7 @@ TEST_F(ExpertStages, MergesWeightedRowsAndTheSharedExpert) {
   const std::vector<float> experts = random_numbers(kAll * kDepth), weights = random_numbers(kAll);
   const std::vector<float> hidden = random_numbers(kRows * kDepth), shared = random_numbers(kRows * kDepth);
   const std::vector<float> x = random_numbers(kRows * kDepth);
-  for (const bool gate : {false, true}) {
+  for (const auto& [gate, stores] : {std::pair(false, false), {true, false}, {false, true}}) {
     bench_.activations.clear();
     bench_.vectors = random_numbers(kDepth);
     MergeArgs args{.experts = add(experts),
@@ -286,6 +292,7 @@ TEST_F(ExpertStages, MergesWeightedRowsAndTheSharedExpert) {
                    .used = kUsed,
                    .depth = kDepth,
                    .out = add(hidden),
+                   .added_to = stores ? kNone : add(hidden),
                    .shared = gate ? add(shared) : kNone,
                    .shared_gate = gate ? 0 : kNone,
                    .in = gate ? add(x) : kNone};
@@ -298,7 +305,7 @@ TEST_F(ExpertStages, MergesWeightedRowsAndTheSharedExpert) {
         z += static_cast<double>(bench_.vectors[k]) * static_cast<double>(x[row * kDepth + k]);
       }
       for (size_t k = 0; k < kDepth; ++k) {
-        double expected = static_cast<double>(hidden[row * kDepth + k]), magnitude = std::abs(expected);
+        double expected = stores ? 0.0 : static_cast<double>(hidden[row * kDepth + k]), magnitude = std::abs(expected);
         const auto add_product = [&](double a, double b) {
           expected += a * b;
           magnitude += std::abs(a * b);
@@ -308,7 +315,8 @@ TEST_F(ExpertStages, MergesWeightedRowsAndTheSharedExpert) {
           add_product(static_cast<double>(weights[row * kUsed + j]), static_cast<double>(experts[place * kDepth + k]));
         }
         if (gate) add_product(1.0 / (1.0 + std::exp(-z)), static_cast<double>(shared[row * kDepth + k]));
-        ASSERT_NEAR(number(args.out, row * kDepth + k), expected, kExpertTolerance * magnitude) << gate << ' ' << row;
+        ASSERT_NEAR(number(args.out, row * kDepth + k), expected, kExpertTolerance * magnitude)
+            << gate << ' ' << stores << ' ' << row;
       }
     }
   }

@@ -40,7 +40,8 @@ TEST_P(TinyModel, RunsEveryKernel) {
            m.make_deepseek2(true);
            m.spec.layer_count = 2;
          }},
-        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_gemma4(); }}}) {
+        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_gemma4(); }},
+        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_large_gemma4(true); }}}) {
     // Steps with such stages are never one launch.
     if (shape != nullptr && GetParam() == LaunchMode::FusedGroups) continue;
     const KvType kv_type = groups && wanted_kv == KvType::I16 ? KvType::F16 : wanted_kv;

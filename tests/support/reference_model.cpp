@@ -198,6 +198,9 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.rotates_locally = spec_.global_every > 0 && layer.window > 0 && !local_frequencies_.empty();
     layer.head_size =
         static_cast<size_t>(layer.window > 0 && spec_.local_head_size > 0 ? spec_.local_head_size : spec_.head_size);
+    const bool has_own_count = spec_.local_kv_head_count > 0 && layer.window > 0;
+    const int32_t kv_heads = has_own_count ? spec_.local_kv_head_count : spec_.kv_head_count;
+    layer.shared_heads = static_cast<size_t>(spec_.head_count / kv_heads);
     layer.kv_layer = layers_.size();
     if (spec_.first_sharing_layer > 0 && number > spec_.first_sharing_layer) {
       layer.kv_layer = static_cast<size_t>(spec_.first_sharing_layer) - 1;
@@ -235,23 +238,32 @@ ReferenceModel::ReferenceModel(const LoadedModel& model)
     layer.dense = {.gate = {matrix(weights.gate), vector(weights.gate_bias)},
                    .up = {matrix(weights.up), vector(weights.up_bias)},
                    .down = {matrix(weights.down), vector(weights.down_bias)}};
-    layer.router = matrix(weights.router);
-    layer.router_bias = vector(weights.router_bias);
-    layer.choice_bias = vector(weights.choice_bias);
     layer.sinks = vector(weights.attention_sinks);
-    layer.shared_gate = vector(weights.shared_gate);
-    const Matrix gates = matrix(weights.expert_gate), ups = matrix(weights.expert_up),
-                 downs = matrix(weights.expert_down);
-    const auto bias = [&](const WeightView& view, int32_t expert) {
-      if (!view.present()) return Vector{};
-      return part(Matrix{spec_.expert_count, view.columns, vector(view)}, expert, spec_.expert_count).numbers;
-    };
-    for (int32_t i = 0; i < layer.router.rows; ++i) {
-      layer.experts.push_back({.gate = {part(gates, i, spec_.expert_count), bias(weights.expert_gate_bias, i)},
-                               .up = {part(ups, i, spec_.expert_count), bias(weights.expert_up_bias, i)},
-                               .down = {part(downs, i, spec_.expert_count), bias(weights.expert_down_bias, i)}});
-    }
+    read_experts(weights, layer);
     layers_.push_back(std::move(layer));
+  }
+}
+
+void ReferenceModel::read_experts(const LayerWeights& weights, Layer& layer) const {
+  layer.router = matrix(weights.router);
+  layer.router_bias = vector(weights.router_bias);
+  layer.choice_bias = vector(weights.choice_bias);
+  layer.shared_gate = vector(weights.shared_gate);
+  layer.router_norm = vector(weights.router_norm);
+  layer.expert_norm = vector(weights.expert_norm);
+  layer.expert_post_norm = vector(weights.expert_post_norm);
+  layer.shared_post_norm = vector(weights.shared_post_norm);
+  layer.expert_scales = vector(weights.expert_scales);
+  const Matrix gates = matrix(weights.expert_gate), ups = matrix(weights.expert_up),
+               downs = matrix(weights.expert_down);
+  const auto bias = [&](const WeightView& view, int32_t expert) {
+    if (!view.present()) return Vector{};
+    return part(Matrix{spec_.expert_count, view.columns, vector(view)}, expert, spec_.expert_count).numbers;
+  };
+  for (int32_t i = 0; i < layer.router.rows; ++i) {
+    layer.experts.push_back({.gate = {part(gates, i, spec_.expert_count), bias(weights.expert_gate_bias, i)},
+                             .up = {part(ups, i, spec_.expert_count), bias(weights.expert_up_bias, i)},
+                             .down = {part(downs, i, spec_.expert_count), bias(weights.expert_down_bias, i)}});
   }
 }
 
@@ -382,8 +394,8 @@ ReferenceModel::Vector ReferenceModel::feed_forward(const FeedForward& weights, 
   return apply(weights.down, hidden);
 }
 
-ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector& x) const {
-  Vector shares = multiply(layer.router, x);
+ReferenceModel::Vector ReferenceModel::experts_sum(const Layer& layer, const Vector& routed, const Vector& x) const {
+  Vector shares = multiply(layer.router, routed);
   if (!layer.router_bias.empty()) add(shares, layer.router_bias);
   if (spec_.expert_gating == Gating::Sigmoid) {
     for (double& share : shares) share = 1.0 / (1.0 + std::exp(-share));
@@ -405,13 +417,28 @@ ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector&
   const double divisor = spec_.expert_weights_normed ? sum : 1.0;
   Vector result(x.size());
   for (const size_t expert : order) {
-    add(result, feed_forward(layer.experts[expert], x), shares[expert] / divisor * double{spec_.expert_weight_scale});
+    const double scale = layer.expert_scales.empty() ? 1.0 : layer.expert_scales[expert];
+    add(result, feed_forward(layer.experts[expert], x),
+        shares[expert] / divisor * double{spec_.expert_weight_scale} * scale);
   }
+  return result;
+}
+
+ReferenceModel::Vector ReferenceModel::mixture(const Layer& layer, const Vector& x) const {
+  Vector result = experts_sum(layer, x, x);
   if (layer.dense.down.weight.rows == 0) return result;
   double gate = 0.0;
   for (size_t i = 0; i < layer.shared_gate.size(); ++i) gate += layer.shared_gate[i] * x[i];
   add(result, feed_forward(layer.dense, x), layer.shared_gate.empty() ? 1.0 : 1.0 / (1.0 + std::exp(-gate)));
   return result;
+}
+
+ReferenceModel::Vector ReferenceModel::normed_mixture(const Layer& layer, const Vector& hidden) const {
+  Vector routed = norm(hidden, layer.router_norm);
+  for (double& number : routed) number /= std::sqrt(static_cast<double>(hidden.size()));
+  Vector sum = norm(feed_forward(layer.dense, norm(hidden, layer.feed_forward_norm)), layer.shared_post_norm);
+  add(sum, norm(experts_sum(layer, routed, norm(hidden, layer.expert_norm)), layer.expert_post_norm));
+  return sum;
 }
 
 ReferenceModel::Vector ReferenceModel::attention(size_t index, const Vector& x) {
@@ -426,7 +453,7 @@ ReferenceModel::Vector ReferenceModel::attention(size_t index, const Vector& x) 
   }
   if (spec_.norms_rotated) norm_heads(query, layer.query_norm, size);
   if (layer.kv_layer == index) {
-    Vector key = apply(layer.key, x), value = apply(layer.value, x);
+    Vector key = apply(layer.key, x), value = layer.value.weight.rows > 0 ? apply(layer.value, x) : key;
     if (!spec_.norms_rotated) norm_heads(key, layer.key_norm, size);
     if (spec_.norms_values) norm_heads(value, Vector(size, 1.0), size);
     rotate(layer, key, size);
@@ -434,8 +461,7 @@ ReferenceModel::Vector ReferenceModel::attention(size_t index, const Vector& x) 
     layer.keys.push_back(std::move(key));
     layer.values.push_back(std::move(value));
   }
-  Vector attended =
-      attend(layers_[layer.kv_layer], query, size, size, static_cast<size_t>(spec_.head_count / spec_.kv_head_count));
+  Vector attended = attend(layers_[layer.kv_layer], query, size, size, layer.shared_heads);
   if (spec_.gated_attention) {
     const Vector gate = apply(layer.query_gate, x);
     for (size_t i = 0; i < attended.size(); ++i) attended[i] /= 1.0 + std::exp(-gate[i]);
@@ -508,7 +534,9 @@ ReferenceModel::Vector ReferenceModel::hidden_after(TokenId id) {
     const bool shared = spec_.parallel_residual && layer.feed_forward_norm.empty();
     const Vector& read = spec_.parallel_residual ? before : x;
     const Vector input = shared ? attention_input : norm(read, layer.feed_forward_norm, layer.feed_forward_norm_bias);
-    const Vector output = layer.router.rows > 0 ? mixture(layer, input) : feed_forward(layer.dense, input);
+    const Vector output = !layer.expert_norm.empty() ? normed_mixture(layer, x)
+                          : layer.router.rows > 0    ? mixture(layer, input)
+                                                     : feed_forward(layer.dense, input);
     add(x, norm(output, layer.feed_forward_post_norm), double{spec_.residual_scale});
     if (!embeddings.empty()) add_embedding(layer, embeddings[index], x);
     if (layer.output_scale.empty()) continue;

@@ -33,9 +33,12 @@
 //               window in layers with experts instead: p = softmax(W_router f) or sigmoid, chosen: the largest p + b x
 //               += residual_scale * ( sum_chosen w_e expert_e(f) + s expert_shared(f) ), w_e = scale p_e, divided by
 //               the chosen p's sum where they are normed; s = 1, or 1 / (1 + exp(-gate . f))
-//               without a gate W_down( act(W_up f + b) ) + b
-//               side by side with attention f is of x as it is before attention, or a where the layer has no
-//               feed_forward_norm
+//               where router and experts have norms of their own, of x: f = norm(x, feed_forward_norm) is what the
+//               shared expert reads, e = norm(x, expert_norm) what the others do, W_router norm(x, router_norm) /
+//               sqrt(E) the router's logits; x += norm( norm(expert_shared(f), shared_post_norm) + norm(sum_chosen s_e
+//               w_e expert_e(e), expert_post_norm), feed_forward_post_norm), s_e expert_scales where a layer has no
+//               W_v, v is k before its norm without a gate W_down( act(W_up f + b) ) + b side by side with attention f
+//               is of x as it is before attention, or a where the layer has no feed_forward_norm
 //   logits = logit_scale * W_output norm(x, output_norm) + b
 //   norm(x, w)_i = w_i x_i / sqrt(mean(x^2) + epsilon); x where there is no w; with a mean x - mean(x) is x, and a bias
 //   is added
@@ -102,6 +105,7 @@ class ReferenceModel {
     Vector query_norm, key_norm;                                                            // likewise
     int32_t window = 0;
     size_t head_size = 0, kv_layer = 0;       // kv_layer: whose K and V it attends to
+    size_t shared_heads = 0;                  // query heads to one of K and V
     Matrix embedding_gate, embedding_output;  // without rows: no embedding of its own
     Vector embedding_post_norm, output_scale;
     bool rotates = true, rotates_locally = false;
@@ -109,7 +113,8 @@ class ReferenceModel {
     FeedForward dense;  // or of the shared expert; without rows: none
     Matrix router;      // empty: no experts
     Vector router_bias, choice_bias, shared_gate;
-    Vector sinks;  // empty: none
+    Vector router_norm, expert_norm, expert_post_norm, shared_post_norm, expert_scales;  // empty: none
+    Vector sinks;                                                                        // empty: none
     std::vector<FeedForward> experts;
     std::vector<Vector> keys, values;                                // of each position so far, [G*D], keys rotated
     Matrix query_down, latent, rotated_key, head_keys, head_values;  // empty: attention is not latent
@@ -128,9 +133,14 @@ class ReferenceModel {
   // The rows of all of them.
   static Matrix stacked(std::span<const WeightView* const> views);
   static Vector vector(const WeightView& view);
+  void read_experts(const LayerWeights& weights, Layer& layer) const;
   static Vector apply(const Linear& linear, const Vector& x);
   [[nodiscard]] Vector feed_forward(const FeedForward& weights, const Vector& x) const;
+  // What is chosen and multiplied for the router's row, of the experts' row.
+  [[nodiscard]] Vector experts_sum(const Layer& layer, const Vector& routed, const Vector& x) const;
   [[nodiscard]] Vector mixture(const Layer& layer, const Vector& x) const;
+  // With norms of its own, of the hidden states.
+  [[nodiscard]] Vector normed_mixture(const Layer& layer, const Vector& hidden) const;
   static Vector multiply(const Matrix& matrix, const Vector& x);
   [[nodiscard]] Vector norm(const Vector& x, const Vector& weight, const Vector& bias = {}) const;
   void norm_heads(Vector& heads, const Vector& weight, size_t size) const;

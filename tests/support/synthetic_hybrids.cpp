@@ -99,7 +99,8 @@ void SyntheticModel::make_falcon_h1() {
                 .window = 4};
 }
 
-void SyntheticModel::make_qwen3next() {
+void SyntheticModel::make_qwen3next(bool older) {
+  joined_states = older;
   make_qwen35(true);
   spec.architecture = "qwen3next";
   spec.state.value_heads = 6;

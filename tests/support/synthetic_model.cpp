@@ -102,7 +102,8 @@ class ModelBuilder {
       count("attention.sliding_window_pattern", spec_.global_every);
     }
     if (spec_.norms_values) {
-      count("attention.shared_kv_layers", spec_.layer_count - spec_.first_sharing_layer);
+      const int32_t first = spec_.first_sharing_layer;
+      count("attention.shared_kv_layers", first > 0 ? spec_.layer_count - first : 0);
       count("embedding_length_per_layer_input", spec_.layer_embedding_size);
       for (const char* name : {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"}) {
         count(name, spec_.local_head_size);
@@ -164,12 +165,12 @@ class ModelBuilder {
   // One number, or of each layer its own, 0 where it does not attend, of families whose first layers have states alone.
   void write_kv_heads() {
     const std::string key = spec_.architecture + ".attention.head_count_kv";
-    if (!spec_.has_state() || is_of(StateKind::DeltaNet) || spec_.attends(0)) {
+    if (spec_.local_kv_head_count == 0 && (!spec_.has_state() || is_of(StateKind::DeltaNet) || spec_.attends(0))) {
       writer_.key_u32(key, static_cast<uint32_t>(model_.joined_heads ? spec_.head_count : spec_.kv_head_count));
       return;
     }
     std::vector<int32_t> heads;
-    for (int32_t i = 0; i < spec_.layer_count; ++i) heads.push_back(spec_.attends(i) ? spec_.kv_head_count : 0);
+    for (int32_t i = 0; i < spec_.layer_count; ++i) heads.push_back(spec_.attends(i) ? spec_.kv_head_count_of(i) : 0);
     writer_.key_i32s(key, heads);
   }
 
@@ -209,17 +210,20 @@ class ModelBuilder {
       const bool renamed = model_.sinks || model_.norm_renamed || is_of(StateKind::DeltaNet);
       norm(prefix + (renamed ? "post_attention_norm" : "ffn_norm"), spec_.architecture == "falcon-h1" ? "" : ".weight");
     }
-    if (spec_.expert_count > 0 && layer >= model_.dense_layers) return write_mixture(prefix);
+    if (spec_.expert_count > 0 && layer >= model_.dense_layers) {
+      write_mixture(prefix);
+      if (!model_.experts_beside) return;
+    }
     if (!model_.joined && spec_.gated_feed_forward)
       linear(prefix + "ffn_gate", feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_up", model_.joined ? 2 * feed_forward : feed_forward, hidden, model_.feed_forward_bias);
     linear(prefix + "ffn_down", hidden, feed_forward, model_.feed_forward_bias);
     if (model_.norms_behind) vector(prefix + "post_ffw_norm.weight", hidden, 1.0F);
+    if (spec_.norms_values) vector(prefix + "layer_output_scale.weight", 1, 0.7F);
     if (spec_.layer_embedding_size == 0) return;
     linear(prefix + "inp_gate", spec_.layer_embedding_size, hidden, false);
     linear(prefix + "proj", hidden, spec_.layer_embedding_size, false);
     vector(prefix + "post_norm.weight", hidden, 1.0F);
-    vector(prefix + "layer_output_scale.weight", 1, 0.7F);
   }
 
   void write_state(const std::string& prefix) {
@@ -283,14 +287,16 @@ class ModelBuilder {
     if (spec_.is_latent()) return write_latent_attention(prefix);
     const int32_t hidden = spec_.hidden_size;
     const int32_t head = spec_.head_size_of(layer), query = spec_.head_count * head;
-    const int32_t key_value = spec_.kv_head_count * head;
+    const int32_t key_value = spec_.kv_head_count_of(layer) * head;
     const bool own = !spec_.shares_kv(layer);
     if (model_.joined) {
       linear(prefix + "attn_qkv", query + 2 * key_value, hidden, model_.query_key_value_bias);
     } else {
       linear(prefix + "attn_q", spec_.gated_attention ? 2 * query : query, hidden, model_.query_key_value_bias);
       if (own) linear(prefix + "attn_k", key_value, hidden, model_.query_key_value_bias);
-      if (own) linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+      if (own && (!model_.keys_are_values || spec_.is_local(layer))) {
+        linear(prefix + "attn_v", key_value, hidden, model_.query_key_value_bias);
+      }
     }
     if (model_.query_key_norm) {
       const bool together = spec_.norms_heads_together;
@@ -306,9 +312,16 @@ class ModelBuilder {
     const int32_t hidden = spec_.hidden_size, size = spec_.expert_size, count = spec_.expert_count;
     matrix(prefix + "ffn_gate_inp.weight", count, hidden, TensorType::F32);
     if (model_.choice_bias) vector(prefix + "exp_probs_b.bias", count, 0.0F);
+    matrices(prefix + "ffn_down_exps.weight", hidden, size);
+    if (model_.experts_beside) {
+      matrices(prefix + "ffn_gate_up_exps.weight", 2 * size, hidden);
+      vector(prefix + "ffn_down_exps.scale", count, 1.0F, 0.5F);
+      vector(prefix + "ffn_gate_inp.scale", hidden, 6.0F);  // so that probabilities differ
+      for (const char* name : {"pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"}) norm(prefix + name);
+      return;
+    }
     if (spec_.gated_feed_forward) matrices(prefix + "ffn_gate_exps.weight", size, hidden);
     matrices(prefix + "ffn_up_exps.weight", size, hidden);
-    matrices(prefix + "ffn_down_exps.weight", hidden, size);
     if (model_.sinks) {
       vector(prefix + "ffn_gate_inp.bias", count, 0.0F);
       const std::vector<std::pair<const char*, int32_t>> biases = {{"gate", size}, {"up", size}, {"down", hidden}};
@@ -396,157 +409,6 @@ class ModelBuilder {
 };
 
 }  // namespace
-
-ModelSpec SyntheticModel::small_spec() {
-  ModelSpec spec;
-  spec.architecture = "llama";
-  spec.name = "synthetic";
-  spec.layer_count = 2;
-  spec.hidden_size = 64;
-  spec.feed_forward_size = 96;
-  spec.head_count = 4;
-  spec.kv_head_count = 2;
-  spec.head_size = 16;
-  spec.vocabulary_size = 300;
-  spec.context_length = 256;
-  spec.rope_dimension_count = 16;
-  return spec;
-}
-
-void SyntheticModel::make_gemma(int32_t version) {
-  spec.architecture = version == 1 ? "gemma" : "gemma" + std::to_string(version);
-  spec.rope_style = RopeStyle::HalfSplit;
-  if (version == 1) return;
-  norms_behind = true;
-  spec.layer_count = 4;
-  spec.local_window = 70;
-  spec.global_every = version;
-  if (version == 2) {
-    spec.attention_softcap = 1.5F;
-    spec.logit_softcap = 2.0F;
-  } else {
-    query_key_norm = true;
-    spec.rope_base = 1e6F;
-    spec.rope_scaling = {.kind = RopeScaling::Kind::Linear, .factor = 8.0F};
-  }
-}
-
-void SyntheticModel::make_gemma4() {
-  make_gemma(3);
-  spec.architecture = "gemma4";
-  spec.layer_count = 6;
-  spec.global_every = 2;
-  spec.feed_forward_sizes = {96, 96, 96, 96, 160, 160};
-  spec.feed_forward_size = 160;
-  spec.head_size = spec.rope_dimension_count = 64;
-  spec.local_head_size = 32;
-  spec.local_rope_base = 500.0F;
-  spec.rope_scaling = {};
-  spec.norms_values = true;
-  spec.attention_scale = 1.0F;
-  spec.first_sharing_layer = 4;
-  spec.layer_embedding_size = 32;
-  spec.logit_softcap = 2.0F;
-  rope_factors.assign(32, 1e30F);
-  std::fill_n(rope_factors.begin(), 8, 1.0F);
-}
-
-void SyntheticModel::make_mixture(int32_t experts, int32_t used, bool shared) {
-  spec.architecture = shared ? "qwen2moe" : "qwen3moe";
-  spec.rope_style = RopeStyle::HalfSplit;
-  spec.expert_count = experts;
-  spec.experts_used = used;
-  spec.expert_size = 48;
-  spec.expert_weights_normed = !shared;
-  query_key_value_bias = shared_gate = shared;
-  query_key_norm = !shared;
-  if (shared) spec.shared_expert_size = 80;
-}
-
-void SyntheticModel::make_deepseek2(bool query_rank) {
-  make_mixture(6, 2, false);
-  spec.architecture = "deepseek2";
-  spec.rope_style = RopeStyle::Interleaved;
-  spec.layer_count = 3;
-  dense_layers = 1;
-  spec.shared_expert_size = 96;
-  spec.expert_weights_normed = query_rank;
-  spec.expert_gating = query_rank ? Gating::Sigmoid : Gating::Softmax;
-  choice_bias = query_rank;
-  query_key_norm = false;
-  spec.kv_head_count = 1;
-  spec.latent = {.rank = 64, .query_rank = query_rank ? 96 : 0, .unrotated_size = 32, .value_size = 48};
-  spec.head_size = spec.rope_dimension_count + spec.latent.rank;
-  spec.rope_scaling = {.kind = RopeScaling::Kind::Yarn, .factor = 8.0F, .original_context_length = 64};
-}
-
-void SyntheticModel::make_gpt_oss(int32_t experts, int32_t used) {
-  make_mixture(experts, used, false);
-  spec.architecture = "gpt-oss";
-  spec.layer_count = 4;
-  spec.local_window = 70;
-  spec.global_every = 2;
-  query_key_norm = false;
-  query_key_value_bias = attention_output_bias = sinks = true;
-  spec.rope_scaling = {
-      .kind = RopeScaling::Kind::Yarn, .factor = 32.0F, .original_context_length = 64, .magnitude = 1.3466F};
-}
-
-void SyntheticModel::make_exaone4() {
-  spec.architecture = "exaone4";
-  spec.rope_style = RopeStyle::HalfSplit;
-  norms_before = false;
-  norms_behind = query_key_norm = true;
-  spec.layer_count = 5;
-  spec.local_window = 70;
-  spec.global_every = spec.unrotated_every = 3;
-}
-
-void SyntheticModel::make_ministral3() {
-  spec.architecture = "mistral3";
-  spec.rope_scaling = {.kind = RopeScaling::Kind::Yarn, .factor = 4.0F, .original_context_length = 100};
-  spec.temperature_scale = 0.5F;
-  spec.temperature_length = 100;
-}
-
-void SyntheticModel::make_gpt_neox(bool parallel) {
-  spec.architecture = "gptneox";
-  spec.rope_style = RopeStyle::HalfSplit;
-  spec.rope_dimension_count = 8;
-  spec.norm_epsilon = 1e-3F;
-  spec.mean_norms = norm_bias = true;
-  spec.gated_feed_forward = false;
-  spec.parallel_residual = parallel;
-  query_key_value_bias = attention_output_bias = feed_forward_bias = true;
-}
-
-void SyntheticModel::make_phi2() {
-  make_gpt_neox(true);
-  spec.architecture = "phi2";
-  second_norm = false;
-  logit_bias = true;
-}
-
-void SyntheticModel::make_nemotron() {
-  make_gpt_neox(false);
-  spec.architecture = "nemotron";
-}
-
-void SyntheticModel::make_cohere2() {
-  spec.architecture = "cohere2";
-  spec.mean_norms = spec.parallel_residual = true;
-  second_norm = false;
-  spec.logit_scale = 0.25F;
-  spec.layer_count = 5;
-  spec.local_window = 70;
-  spec.global_every = spec.unrotated_every = 3;
-}
-
-void SyntheticModel::make_olmo() {
-  spec.architecture = "olmo";
-  spec.mean_norms = weightless_norms = true;
-  norms_before = false;
-}
 
 GgufWriter build_model(const SyntheticModel& model) { return ModelBuilder(model).build(); }
 

@@ -36,6 +36,8 @@ struct SyntheticModel {
   bool joined_heads = false;        // attn_kv_b in the place of attn_k_b and attn_v_b, and its keys (spec.is_latent())
   bool joined_states = false;       // ssm_in in the place of attn_qkv and attn_gate (spec.state.grouped_heads)
   bool state_norm = true;           // what states give is normed (Mamba 2)
+  bool keys_are_values = false;     // layers that are not local have no attn_v
+  bool experts_beside = false;      // mixtures beside dense feed-forwards, and norms of each part, as Gemma 4 26B-A4B
   bool sinks = false;               // of attention, and biases of router and experts, as gpt-oss has them
   int32_t predicting_layers = 0;    // behind the model's own, of which the file has a tensor each (MTP)
   int32_t dense_layers = 0;         // of these the first so many have no experts
@@ -51,6 +53,10 @@ struct SyntheticModel {
   // As Gemma 4's small ones: windows in all layers but each second of 6, heads there of half the size, the last two
   // attend to K and V of those before and have wider feed-forwards, all have embeddings of their own.
   void make_gemma4();
+
+  // As its larger ones, 31B or with experts 26B-A4B: no sharing and no such embeddings, local layers have more KV
+  // heads, in the others V is K.
+  void make_large_gemma4(bool mixture);
 
   // As Qwen 3's mixtures of experts, or with a shared expert that has a gate Qwen 2's.
   void make_mixture(int32_t experts, int32_t used, bool shared);
@@ -72,8 +78,9 @@ struct SyntheticModel {
   // As Falcon-H1: Mamba 2 beside attention in all 3 layers.
   void make_falcon_h1();
 
-  // As Qwen3-Next: as Qwen 3.5's mixture, with three value heads beside one another for each key head.
-  void make_qwen3next();
+  // As Qwen3-Next: as Qwen 3.5's mixture, with three value heads beside one another for each key head; older:
+  // as older files have it.
+  void make_qwen3next(bool older);
 
   // As DeepSeek V2 Lite: latent attention, YaRN, a dense layer of 3, a shared expert; or with queries of a rank and
   // routers of sigmoids with a bias as GLM 4.7 Flash.

@@ -211,7 +211,7 @@ TEST(ModeMatrix, TokensFromLocalSlotsAreThoseOfARequestAlone) {
   const TempFolder folder;
   for (void (*const shape)(SyntheticModel&) :
        {+[](SyntheticModel& m) { m.make_gemma(3); }, +[](SyntheticModel& m) { m.make_gpt_oss(4, 2); },
-        +[](SyntheticModel& m) { m.make_gemma4(); }}) {
+        +[](SyntheticModel& m) { m.make_gemma4(); }, +[](SyntheticModel& m) { m.make_large_gemma4(true); }}) {
     SyntheticModel synthetic;
     shape(synthetic);
     synthetic.spec.vocabulary_size = 1024;

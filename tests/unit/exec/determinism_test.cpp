@@ -237,6 +237,8 @@ struct Case {
 void gemma2(test::SyntheticModel& model) { model.make_gemma(2); }
 void gemma3(test::SyntheticModel& model) { model.make_gemma(3); }
 void gemma4(test::SyntheticModel& model) { model.make_gemma4(); }
+void large_gemma4(test::SyntheticModel& model) { model.make_large_gemma4(false); }
+void mixed_gemma4(test::SyntheticModel& model) { model.make_large_gemma4(true); }
 void exaone4(test::SyntheticModel& model) { model.make_exaone4(); }
 void gpt_neox(test::SyntheticModel& model) { model.make_gpt_neox(true); }
 void phi2(test::SyntheticModel& model) { model.make_phi2(); }
@@ -256,10 +258,7 @@ void granite_hybrid(test::SyntheticModel& model) { model.make_granite_hybrid(fal
 void nemotron_h(test::SyntheticModel& model) { model.make_nemotron_h(false); }
 void nemotron_h_moe(test::SyntheticModel& model) { model.make_nemotron_h(true); }
 void falcon_h1(test::SyntheticModel& model) { model.make_falcon_h1(); }
-void qwen3next(test::SyntheticModel& model) {
-  model.make_qwen3next();
-  model.joined_states = true;
-}
+void qwen3next(test::SyntheticModel& model) { model.make_qwen3next(true); }
 void deepseek2(test::SyntheticModel& model) { model.make_deepseek2(false); }
 void ranked_queries(test::SyntheticModel& model) { model.make_deepseek2(true); }
 void shared_expert(test::SyntheticModel& model) {
@@ -279,7 +278,9 @@ class Determinism : public testing::TestWithParam<Case> {
     synthetic.spec.context_length = 1024;
     synthetic.spec.sliding_window = GetParam().window;
     if (GetParam().shape != nullptr) GetParam().shape(synthetic);
-    if (GetParam().kv == KvType::Q8_0) synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 32;
+    if (GetParam().kv == KvType::Q8_0 && synthetic.spec.head_size < 32) {
+      synthetic.spec.head_size = synthetic.spec.rope_dimension_count = 32;
+    }
     synthetic.query_key_value_bias = !synthetic.spec.has_state();
     model_.emplace(load_model(folder_.write("model.gguf", test::build_model(synthetic).bytes())));
     adapters_.emplace(model_->spec, 40);
@@ -527,6 +528,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Gemma4Floats", TensorType::F16, KvType::F16, LaunchMode::Fused, 0, 0, gemma4},
                     Case{"Gemma4Stages", TensorType::Q8_0, KvType::F16, LaunchMode::Stages, 0, 0, gemma4},
                     Case{"Gemma4Groups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, gemma4},
+                    Case{"Gemma4Large", TensorType::F16, KvType::I16, LaunchMode::Fused, 0, 0, large_gemma4},
+                    Case{"Gemma4LargeGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 0, large_gemma4},
+                    Case{"Gemma4Experts", TensorType::Q8_0, KvType::I16, LaunchMode::Fused, 0, 0, mixed_gemma4},
+                    Case{"Gemma4ExpertsStages", TensorType::F16, KvType::Q8_0, LaunchMode::Stages, 0, 0, mixed_gemma4},
+                    Case{"Gemma4ExpertsGroups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 0, mixed_gemma4},
                     Case{"UnrotatedGlobalsGroups", TensorType::F16, KvType::F16, LaunchMode::Groups, 0, 0, exaone4},
                     Case{"GptNeox", TensorType::Q8_0, KvType::F16, LaunchMode::Fused, 0, 2, gpt_neox},
                     Case{"GptNeoxGroups", TensorType::Q8_0, KvType::F16, LaunchMode::Groups, 0, 2, gpt_neox},

@@ -56,14 +56,14 @@ TEST_F(MemoryPlanning, FindsTheBlockCountThatFits) {
   EXPECT_EQ(fitting_block_count(device_.info(), one, {kAny, 15 * block + 1}, 1000), 15);
 }
 
-// Of 7 layers 5 lie in slots: as many as steps need, a quarter of the blocks, or one a block, which is all there can
+// Of 7 KV heads 5 lie in slots: as many as steps need, a quarter of the blocks, or one a block, which is all there can
 // be.
 TEST_F(MemoryPlanning, LocalLayersLieInFewerSlotsThanThereAreBlocks) {
   ClExecutorOptions at = options();
-  at.kv.layer_count = 7;
-  at.kv.local_layer_count = 5;
+  at.kv.head_count = 7;
+  at.kv.local_head_count = 5;
   at.local_slots_min = 30;
-  const size_t unit = size_t{16} * 2 * 2 * 16 * 2;  // tokens, K and V, heads, D, bytes
+  const size_t unit = size_t{16} * 2 * 16 * 2;  // tokens, K and V, D, bytes
   EXPECT_EQ(at.kv.bytes_per_block(), 2 * unit);
   EXPECT_EQ(at.kv.bytes_per_slot(), 5 * unit);
   EXPECT_EQ(at.kv.bytes_per_token(), 7 * unit / 16);

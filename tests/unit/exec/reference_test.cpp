@@ -210,6 +210,48 @@ INSTANTIATE_TEST_SUITE_P(
                            m.output_type = TensorType::Q8_0;
                          },
                          6e-2, KvType::F16},
+                    Kind{"Gemma4Large", [](test::SyntheticModel& m) { m.make_large_gemma4(false); }},
+                    Kind{"Gemma4LargeOfBlocks",
+                         [](test::SyntheticModel& m) {
+                           m.make_large_gemma4(false);
+                           m.spec.kv_head_count = 2;
+                           m.spec.local_window = 300;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.2, KvType::I16},
+                    Kind{"Gemma4HeadsOf26B",
+                         [](test::SyntheticModel& m) {
+                           m.make_large_gemma4(false);
+                           m.spec.layer_count = 2;
+                           m.spec.head_count = 16;
+                           m.spec.kv_head_count = 2;
+                           m.spec.local_kv_head_count = 8;
+                           m.spec.head_size = m.spec.rope_dimension_count = 512;
+                           m.spec.local_head_size = 256;
+                           m.rope_factors.assign(256, 1e30F);
+                           std::fill_n(m.rope_factors.begin(), 64, 1.0F);
+                           m.matrix_type = TensorType::F16;
+                         },
+                         5e-3, KvType::I16},
+                    Kind{"Gemma4LargeOfEightBits", [](test::SyntheticModel& m) { m.make_large_gemma4(false); }, 6e-2,
+                         KvType::Q8_0},
+                    Kind{"Gemma4Experts", [](test::SyntheticModel& m) { m.make_large_gemma4(true); }},
+                    Kind{"Gemma4ExpertsInSharingLayers",
+                         [](test::SyntheticModel& m) {
+                           m.make_gemma4();
+                           m.make_large_gemma4(true);
+                           m.spec.layer_count = 6;
+                           m.spec.first_sharing_layer = 4;
+                           m.spec.layer_embedding_size = 32;
+                         }},
+                    Kind{"Gemma4ExpertsOfBlocks",  // all: which are chosen would depend on rounding
+                         [](test::SyntheticModel& m) {
+                           m.make_large_gemma4(true);
+                           m.spec.experts_used = m.spec.expert_count;
+                           m.spec.expert_size = 96;
+                           m.matrix_type = TensorType::Q8_0;
+                         },
+                         0.25, KvType::I16},
                     Kind{"NormsBehindAlone",
                          [](test::SyntheticModel& m) {
                            m.spec.architecture = "olmo2";
@@ -311,11 +353,10 @@ INSTANTIATE_TEST_SUITE_P(
                            m.matrix_type = TensorType::Q8_0;
                          },
                          0.25, KvType::I16},
-                    Kind{"Qwen3Next", [](test::SyntheticModel& m) { m.make_qwen3next(); }},
+                    Kind{"Qwen3Next", [](test::SyntheticModel& m) { m.make_qwen3next(false); }},
                     Kind{"Qwen3NextOfJoinedStates",
                          [](test::SyntheticModel& m) {
-                           m.make_qwen3next();
-                           m.joined_states = true;
+                           m.make_qwen3next(true);
                            m.matrix_type = TensorType::F16;
                          },
                          5e-5},

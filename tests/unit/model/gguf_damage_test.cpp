@@ -183,6 +183,13 @@ void expect_errors_or_models(const GgufWriter& writer, int seeds) {
   testing::Test::RecordProperty("loaded", loaded);
 }
 
+// Whose keys tell of each layer what it has.
+TEST(DamagedGguf, OfLayersThatDifferIsAnErrorOrAModel) {
+  SyntheticModel model;
+  model.make_large_gemma4(true);
+  expect_errors_or_models(build_model(model), 2000);
+}
+
 TEST(DamagedGguf, IsAnErrorOrAModel) { expect_errors_or_models(small_model(), 10000); }
 
 TEST(DamagedGguf, OfAHybridIsAnErrorOrAModel) { expect_errors_or_models(small_hybrid(), 5000); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of models with states in the place of attention: what is read of them, what is refused.
-// Covers: model/gguf_spec.cpp, model/gguf_weights.cpp, exec/pack_rows.cpp
+// Covers: model/gguf_spec_layers.cpp, model/gguf_weights.cpp, exec/pack_rows.cpp
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -103,6 +103,10 @@ TEST(StateFiles, WithHugeCountsAreRefusedAtOnce) {
     const auto found = std::ranges::search(bytes, std::as_bytes(std::span(key)));
     std::memcpy(&*found.end() + 4, &value, sizeof value);
   };
+  set("qwen35.nextn_predict_layers", 7);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "'qwen35.nextn_predict_layers' is 7, allowed: 0 to 6",
+                        [&] { (void)load_model(folder.write("huge.gguf", bytes)); });
+  set("qwen35.nextn_predict_layers", 1);
   set("qwen35.block_count", std::numeric_limits<int32_t>::max());
   INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "layer count is 2147483646, allowed: 1 to 1024",
                         [&] { (void)load_model(folder.write("huge.gguf", bytes)); });
@@ -315,10 +319,9 @@ void expect_turns(const WeightView& view, const float* file, int32_t first, int3
 // values and gates, too.
 TEST(StateFiles, OfGroupedDeltaNets) {
   const TempFolder folder;
-  SyntheticModel model;
-  model.make_qwen3next();
   for (const bool joined : {false, true}) {
-    model.joined_states = joined;
+    SyntheticModel model;
+    model.make_qwen3next(joined);
     const LoadedModel loaded = load_states(folder, model);
     EXPECT_TRUE(loaded.spec.state.grouped_heads);
     const LayerWeights& layer = loaded.weights.layers[1];
@@ -368,7 +371,7 @@ TEST(StateFiles, AreReadWhenConverted) {
   for (void (*make)(SyntheticModel&) :
        {+[](SyntheticModel& m) { m.make_qwen35(false); }, +[](SyntheticModel& m) { m.make_lfm2(false); },
         +[](SyntheticModel& m) { m.make_granite_hybrid(false); }, +[](SyntheticModel& m) { m.make_nemotron_h(true); },
-        +[](SyntheticModel& m) { m.make_qwen3next(); }}) {
+        +[](SyntheticModel& m) { m.make_qwen3next(false); }}) {
     SyntheticModel model;
     make(model);
     const std::string output = folder.file("out.gguf");

@@ -41,7 +41,10 @@ TEST_P(TinyModel, RunsEveryKernel) {
            m.spec.layer_count = 2;
          }},
         {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_gemma4(); }},
-        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) { m.make_large_gemma4(true); }}}) {
+        {TensorType::F16, KvType::F16, [](test::SyntheticModel& m) {
+           m.make_large_gemma4(true);
+           m.spec.head_count = 4;
+         }}}) {
     // Steps with such stages are never one launch.
     if (shape != nullptr && GetParam() == LaunchMode::FusedGroups) continue;
     const KvType kv_type = groups && wanted_kv == KvType::I16 ? KvType::F16 : wanted_kv;

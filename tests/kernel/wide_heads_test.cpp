@@ -30,6 +30,15 @@ class WideHeads : public testing::TestWithParam<int32_t> {  // numbers of a head
     const size_t half = size_ / 2;
     return before * half + (j < half ? j : kWide / 2 + j - half);
   }
+  [[nodiscard]] std::vector<double> normed(int32_t in, size_t item, double epsilon) const {
+    double squares = 0.0;
+    for (size_t j = 0; j < size_; ++j) squares += std::pow(double{at(in, item * size_ + j)}, 2);
+    std::vector<double> numbers;
+    for (size_t j = 0; j < size_; ++j) {
+      numbers.push_back(double{at(in, item * size_ + j)} / std::sqrt(squares / static_cast<double>(size_) + epsilon));
+    }
+    return numbers;
+  }
 
   size_t size_ = static_cast<size_t>(GetParam());
   size_t fitting_ = kWide % size_ == 0 ? kWide / size_ : 1;  // in a wide one
@@ -65,14 +74,12 @@ TEST_P(WideHeads, AreNormedAndWidened) {
       const WidenArgs args = stage.widen;
       bench_.run({stage});
       for (size_t item = 0; item < all; ++item) {
-        double squares = 0.0;
-        for (size_t j = 0; j < size_; ++j) squares += std::pow(double{at(args.in, item * size_ + j)}, 2);
-        const double scale = 1.0 / std::sqrt(squares / static_cast<double>(size_) + kEpsilon);
+        const std::vector<double> head = normed(args.in, item, kEpsilon);
         std::vector<double> expected(kWide, 0.0);
         for (size_t j = 0; j < size_; ++j) {
           const double weight = weighted ? double{bench_.vectors[16 + j]} : 1.0;
           const size_t before = item % static_cast<size_t>(heads) / static_cast<size_t>(shared) % fitting_;
-          expected[place(j, before)] = double{at(args.in, item * size_ + j)} * scale * weight;
+          expected[place(j, before)] = head[j] * weight;
         }
         for (size_t i = 0; i < kWide; ++i) {
           ASSERT_NEAR(at(args.out, item * kWide + i), expected[i], 2e-6) << "head " << item << " number " << i;
@@ -101,12 +108,10 @@ TEST_P(WideHeads, LieSideBySide) {
   const WidenArgs args = stage.widen;
   bench_.run({stage});
   for (size_t item = 0; item < all; ++item) {
-    double squares = 0.0;
-    for (size_t j = 0; j < size_; ++j) squares += std::pow(double{at(args.in, item * size_ + j)}, 2);
+    const std::vector<double> head = normed(args.in, item, 0.0);
     for (size_t j = 0; j < size_; ++j) {
-      const double expected = double{at(args.in, item * size_ + j)} / std::sqrt(squares / static_cast<double>(size_));
       const size_t to = item / fitting_ * kWide + place(j, item % fitting_);
-      ASSERT_NEAR(at(args.out, to), expected, 2e-6) << "head " << item << " number " << j;
+      ASSERT_NEAR(at(args.out, to), head[j], 2e-6) << "head " << item << " number " << j;
     }
   }
   EXPECT_TRUE(test::StageBench::poisoned(at(behind, 0)));

@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shapes of synthetic_model.h whose layers have states.
+#include <cstdint>
+
 #include "support/synthetic_model.h"
 
 namespace inflight::test {
 
 using enum Mixing;
+
+namespace {
+
+StateShape mamba_state(int32_t key_size, int32_t value_size) {
+  return {.kind = StateKind::Mamba2,
+          .key_heads = 2,
+          .value_heads = 4,
+          .grouped_heads = true,
+          .key_size = key_size,
+          .value_size = value_size,
+          .window = 4};
+}
+
+}  // namespace
 
 void SyntheticModel::make_qwen35(bool mixture) {
   if (mixture) make_mixture(6, 2, true);
@@ -49,13 +65,7 @@ void SyntheticModel::make_granite_hybrid(bool mixture) {
   spec.logit_scale = 0.125F;
   spec.layer_count = 5;
   spec.mixing = {State, State, Attention, State, Attention};
-  spec.state = {.kind = StateKind::Mamba2,
-                .key_heads = 2,
-                .value_heads = 4,
-                .grouped_heads = true,
-                .key_size = 64,
-                .value_size = 32,
-                .window = 4};
+  spec.state = mamba_state(64, 32);
 }
 
 void SyntheticModel::make_nemotron_h(bool mixture) {
@@ -76,13 +86,7 @@ void SyntheticModel::make_nemotron_h(bool mixture) {
   const int32_t size = mixture ? spec.expert_size : 96;
   spec.feed_forward_size = size;
   spec.feed_forward_sizes = {0, size, 0, 0, size, 0, size};
-  spec.state = {.kind = StateKind::Mamba2,
-                .key_heads = 2,
-                .value_heads = 4,
-                .grouped_heads = true,
-                .key_size = 32,
-                .value_size = 48,
-                .window = 4};
+  spec.state = mamba_state(32, 48);
 }
 
 void SyntheticModel::make_falcon_h1() {
@@ -90,13 +94,7 @@ void SyntheticModel::make_falcon_h1() {
   spec.rope_style = RopeStyle::HalfSplit;
   spec.layer_count = 3;
   spec.mixing.assign(3, Both);
-  spec.state = {.kind = StateKind::Mamba2,
-                .key_heads = 2,
-                .value_heads = 4,
-                .grouped_heads = true,
-                .key_size = 64,
-                .value_size = 32,
-                .window = 4};
+  spec.state = mamba_state(64, 32);
 }
 
 void SyntheticModel::make_qwen3next(bool older) {

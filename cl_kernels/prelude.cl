@@ -32,6 +32,14 @@ DEFINE_FMA(float16, int16)
 #define fma exact_fma
 #endif
 
+// What a kernel calls and should not hold itself: PoCL compiles each kernel three times over (by itself, and as loops over a
+// work-group of one size and of any), what stands apart from it once.
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define OUT_OF_LINE __attribute__((noinline))
+#else
+#define OUT_OF_LINE
+#endif
+
 // Functions for float, float8 and float16 alike: FOR_FLOATS(M) expands M(F, I, SUFFIX) for each.
 #define FOR_FLOATS(M) M(float, int, 1) M(float8, int8, 8) M(float16, int16, 16)
 

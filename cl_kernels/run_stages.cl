@@ -3,14 +3,19 @@
 //   index: the stage's. A whole step in one launch, where workers run at the same time: run_step.cl. Where work-groups do the
 //   stages (run_groups.cl) only those that not every program has are here.
 
-#define STAGE_KERNEL(NAME, DO)                                                                      \
-  __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                          \
-  {                                                                                                 \
-    const Memory memory = MEMORY_ARGUMENTS;                                                         \
-    __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;        \
-    DO                                                                                              \
+// id, size: of the work-item among those of the launch.
+#define STAGE_KERNEL(NAME, DO)                                                                                \
+  OUT_OF_LINE static void NAME##_apart(const Memory* memory, __global const Stage* stage, int id, int size)   \
+  {                                                                                                           \
+    DO                                                                                                        \
+  }                                                                                                           \
+  __kernel void NAME##_stage(MEMORY_PARAMETERS, int index)                                                    \
+  {                                                                                                           \
+    const Memory memory = MEMORY_ARGUMENTS;                                                                   \
+    __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;                  \
+    NAME##_apart(&memory, stage, get_global_id(0), get_global_size(0));                                       \
   }
-#define STAGE_ITEM(NAME, FIELD) NAME##_item(&memory, &stage->args.FIELD, get_global_id(0));
+#define STAGE_ITEM(NAME, FIELD) NAME##_item(memory, &stage->args.FIELD, id);
 #define DEFINE_STAGE_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, STAGE_ITEM(NAME, FIELD))
 #define DEFINE_PRODUCT_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, linear_begin(); STAGE_ITEM(NAME, FIELD) linear_end();)
 #ifndef WORK_GROUP
@@ -24,24 +29,20 @@ DEFINE_STAGE_KERNEL(sample, sample)
 DEFINE_STAGE_KERNEL(change, sample)
 
 // Each item's rows in parts, so that there is work for every processor; as many parts as the launch is larger than the stage.
-__kernel void linear_stage(MEMORY_PARAMETERS, int index)
+static void linear_part(const Memory* memory, __global const Stage* stage, int id, int size)
 {
-  const Memory memory = MEMORY_ARGUMENTS;
-  __global const Stage* stage = (__global const Stage*)(step + step[STEP_STAGES]) + index;
-  const int item = get_global_id(0) % stage->items, part = get_global_id(0) / stage->items;
-  const int parts = get_global_size(0) / stage->items, rows = stage->args.linear.rows;
-  const int each = rows_of_part(rows, parts);
+  const int part = id / stage->items, rows = stage->args.linear.rows, each = rows_of_part(rows, size / stage->items);
   linear_begin();
-  linear_item(&memory, &stage->args.linear, item, part * each, min(rows, (part + 1) * each));
+  linear_item(memory, &stage->args.linear, id % stage->items, part * each, min(rows, (part + 1) * each));
   linear_end();
 }
+STAGE_KERNEL(linear, linear_part(memory, stage, id, size);)
 #endif
 
 // Each item's rows in parts, as above.
-#define PART_ITEM(NAME, FIELD)                                                                     \
-  linear_begin();                                                                                  \
-  NAME##_item(&memory, &stage->args.FIELD, get_global_id(0) % stage->items, get_global_id(0) / stage->items, \
-              get_global_size(0) / stage->items);                                                  \
+#define PART_ITEM(NAME, FIELD)                                                                                \
+  linear_begin();                                                                                             \
+  NAME##_item(memory, &stage->args.FIELD, id % stage->items, id / stage->items, size / stage->items);         \
   linear_end();
 #define DEFINE_PARTS_KERNEL(NAME, FIELD) STAGE_KERNEL(NAME, PART_ITEM(NAME, FIELD))
 

@@ -138,7 +138,7 @@ static int ticket_count(__global const Stage* stage)
 }
 
 // Works on a step until nobody has a ticket to draw. copy: the worker's own rows.
-static void work_on(Memory* memory, __global int* step, __global float* copy)
+OUT_OF_LINE static void work_on(Memory* memory, __global int* step, __global float* copy)
 {
   memory->step = step;
   const int stage_count = step[STEP_STAGE_COUNT];

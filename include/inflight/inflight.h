@@ -322,7 +322,7 @@ typedef struct inflight_stream inflight_stream_t;
  *  SIGFPE, SIGILL and SIGABRT, which pass on what is not theirs, and a free real-time signal. Threads that start meanwhile,
  *  the driver's too, have the calling thread's signal mask: block here what another thread is to get.
  *  PoCL compiles kernels with a child process, `ld`, and ends the program where no folder of PATH has that or SIGCHLD is
- *  ignored.
+ *  ignored; it compiles each once in place of twice where the environment has POCL_WORK_GROUP_SPECIALIZATION=0.
  *  @param[in]  params  see inflight_engine_params_t.
  *  @param[out] engine  set on INFLIGHT_OK; release with inflight_engine_destroy().
  *  @return INFLIGHT_OK | INFLIGHT_ERROR_* (any)

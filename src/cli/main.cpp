@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <span>
@@ -61,9 +62,16 @@ std::string understood_command(const CLI::App& app) {
   return parsed.empty() ? name : name + " " + understood_command(*parsed.back());
 }
 
+// PoCL compiles each kernel for work-groups of any size, since its binary is asked for, and again for the size in use,
+// which gains nothing here: kernels of CPUs hold little of their work (prelude.cl, OUT_OF_LINE).
+void let_pocl_compile_once() {
+  ::setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", 0);  // NOLINT(concurrency-mt-unsafe): there is one thread yet
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  let_pocl_compile_once();
   CLI::App app("Serve language models with continuous batching on any OpenCL device.", "inflight");
   app.set_version_flag("--version", std::string("inflight " INFLIGHT_VERSION_STRING));
   app.require_subcommand(1);

@@ -3,6 +3,7 @@
 """`inflight tune` and `inflight bench kernels`: their JSON, their consistency, their errors.    kernels_test.py PROGRAM"""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,17 @@ class Kernels(unittest.TestCase):
         done = run("tune", "--clblast-sets", "0", INFLIGHT_CACHE_DIR=__file__)
         self.assertEqual(done.returncode, 1)
         self.assertIn("INFLIGHT_CACHE_DIR", done.stderr.splitlines()[-1])
+
+    def test_kernels_are_compiled_once(self):
+        if "Portable Computing Language" not in run("devices", "--json").stdout:
+            self.skipTest("no device of PoCL")
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "INFLIGHT_CACHE_DIR": folder, "POCL_CACHE_DIR": folder}
+            environment.pop("POCL_WORK_GROUP_SPECIALIZATION", None)
+            done = subprocess.run([PROGRAM, "bench", "kernels", "--rows", "1", "--types", "q8_0", "--depth", "64", "--outputs",
+                                   "16", "--layers", "0"], capture_output=True, text=True, timeout=300, env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual({path.parent.name for path in pathlib.Path(folder).rglob("*.so")}, {"0-0-0"})  # of any size
 
     def test_figures_are_consistent(self):
         done = run("bench", "kernels", "--json", "--rows", "1,40", "--repeat", "3", "--depth", "256", "--outputs", "512",

@@ -96,7 +96,7 @@ class Environment(unittest.TestCase):
     def test_the_variables_are_those_that_are_read_or_set(self):
         files = [path for folder in ("src", "bindings_c") for path in (SOURCE / folder).rglob("*")]
         read = {name for path in files if path.suffix in {".cpp", ".py"}
-                for name in re.findall(r'(?:\b(?:[gs]etenv|variable|envname|environ\.get)\(|Variable = )"([A-Z_]+)"',
+                for name in re.findall(r'(?:(?:getenv|(?<!un)setenv|variable|envname|environ\.get)\(|Variable = )"([A-Z_]+)"',
                                        path.read_text())}
         told = set().union(*(quoted(row[0], "[A-Z_]+") for row in table_below("## The environment")))
         self.assertGreater(len(read), 10)

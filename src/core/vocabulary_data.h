@@ -30,6 +30,7 @@ struct VocabularyData {
   std::vector<TokenType> types;     // one a token, or empty: all Normal
   std::vector<std::string> merges;  // gpt2: "left right", best first
   std::optional<TokenId> bos, eos, eot, eom, unknown;
+  std::vector<TokenId> suppressed;  // never drawn, such as places of images (suppress_tokens)
   // Whether the tokenizer adds them; absent = the tokenizer model's own default.
   std::optional<bool> add_bos, add_eos, add_space_prefix;
   bool strips_behind_special = false;  // whitespace behind special tokens is no text (Phi 3)

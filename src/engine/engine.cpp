@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -131,6 +132,11 @@ Request Engine::checked_request(SubmitOptions& options) const {
   for (const TokenId token : options.prompt) check_token("prompt", "prompt id", token);
   for (const TokenId token : options.sampling.stop_token_ids) check_token("stop_token_ids", "stop token id", token);
   for (const auto& [token, bias] : options.sampling.logit_bias) check_token("logit_bias", "logit bias id", token);
+  if (options.pooling == Pooling::None) {
+    for (const TokenId token : options_.suppressed_tokens) {
+      options.sampling.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
+    }
+  }
   if (options.predicted_output_tokens < 0) {
     fail(ErrorCode::InvalidArgument, "predicted_output_tokens is {}, allowed: 0 (none) or more",
          options.predicted_output_tokens);

@@ -63,10 +63,11 @@ struct EngineOptions {
   bool overlap = true;
   bool host_driven = false;
   int32_t vocabulary_size = 0;
-  int32_t draft_vocabulary_size = 0;  // with a draft model
-  std::vector<TokenId> end_tokens;    // of the model
-  std::string model_name;             // for metrics
-  std::string kv_cache_dtype;         // for metrics
+  int32_t draft_vocabulary_size = 0;       // with a draft model
+  std::vector<TokenId> end_tokens;         // of the model
+  std::vector<TokenId> suppressed_tokens;  // of the model: never drawn
+  std::string model_name;                  // for metrics
+  std::string kv_cache_dtype;              // for metrics
   ServiceOptions service;
   const Clock* clock = nullptr;  // borrowed; null = the machine's
 };

@@ -446,15 +446,17 @@ void Runtime::start_engine(std::span<const PlannedModel> models) {
   setup.schedule_policy = options_.schedule_policy;
   setup.eviction_policy = options_.eviction_policy;
   engine_ = std::make_unique<Engine>(
-      EngineOptions{.setup = setup,
-                    .overlap = options_.overlap,
-                    .host_driven = options_.host_driven,
-                    .vocabulary_size = spec_.vocabulary_size,
-                    .draft_vocabulary_size = models.back().spec->vocabulary_size,
-                    .end_tokens = tokenizer_ ? tokenizer_->vocabulary().end_tokens() : std::vector<TokenId>(),
-                    .model_name = options_.served_model_name.empty() ? spec_.name : options_.served_model_name,
-                    .kv_cache_dtype = to_string(executor.kv.type),
-                    .service = options_.service},
+      EngineOptions{
+          .setup = setup,
+          .overlap = options_.overlap,
+          .host_driven = options_.host_driven,
+          .vocabulary_size = spec_.vocabulary_size,
+          .draft_vocabulary_size = models.back().spec->vocabulary_size,
+          .end_tokens = tokenizer_ ? tokenizer_->vocabulary().end_tokens() : std::vector<TokenId>(),
+          .suppressed_tokens = tokenizer_ ? tokenizer_->vocabulary().suppressed_tokens() : std::vector<TokenId>(),
+          .model_name = options_.served_model_name.empty() ? spec_.name : options_.served_model_name,
+          .kv_cache_dtype = to_string(executor.kv.type),
+          .service = options_.service},
       std::move(executors.front()), executors.size() > 1 ? std::move(executors.back()) : nullptr);
 }
 

@@ -49,6 +49,14 @@ std::vector<TokenType> read_types(const GgufFile& file, size_t token_count) {
   return types;
 }
 
+std::vector<TokenId> read_suppressed(const GgufFile& file, size_t token_count) {
+  std::vector<TokenId> tokens;
+  for (const int64_t id : file.find_integers("tokenizer.ggml.suppress_tokens").value_or(std::vector<int64_t>())) {
+    if (id >= 0 && static_cast<uint64_t>(id) < token_count) tokens.push_back(static_cast<TokenId>(id));
+  }
+  return tokens;
+}
+
 // Converters write -1, 2^32 - 1 or the vocabulary's size where a model has no such token.
 std::optional<TokenId> read_special(const GgufFile& file, const char* key, size_t token_count) {
   const auto id = file.find_integer(key);
@@ -91,6 +99,7 @@ VocabularyData read_vocabulary(const GgufFile& file) {
   data.eot = read_special(file, "tokenizer.ggml.eot_token_id", count);
   data.eom = read_special(file, "tokenizer.ggml.eom_token_id", count);
   data.unknown = read_special(file, "tokenizer.ggml.unknown_token_id", count);
+  data.suppressed = read_suppressed(file, count);
   data.add_bos = file.find_bool("tokenizer.ggml.add_bos_token");
   data.add_eos = file.find_bool("tokenizer.ggml.add_eos_token");
   data.add_space_prefix = file.find_bool("tokenizer.ggml.add_space_prefix");

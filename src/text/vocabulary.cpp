@@ -66,7 +66,7 @@ std::optional<uint8_t> parse_byte_token(std::string_view text) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(const VocabularyData& data) : kind_(kind_of(data.model)) {
+Vocabulary::Vocabulary(const VocabularyData& data) : kind_(kind_of(data.model)), suppressed_tokens_(data.suppressed) {
   check_sizes(data);
   read_tokens(data);
   read_special_tokens(data);

@@ -58,6 +58,8 @@ class Vocabulary {
   // What ends an answer, ascending: eos, the file's end of turn and of message, and tokens with a name that can mean
   // nothing else.
   [[nodiscard]] const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
+  // What the model never answers with, whatever a request wants.
+  [[nodiscard]] const std::vector<TokenId>& suppressed_tokens() const { return suppressed_tokens_; }
   // Whether encoding with special tokens begins and ends with them; only true with the id present.
   [[nodiscard]] bool add_bos() const { return add_bos_; }
   [[nodiscard]] bool add_eos() const { return add_eos_; }
@@ -98,7 +100,7 @@ class Vocabulary {
   std::unordered_map<std::string_view, TokenId> ids_;  // keys view texts_
   std::array<TokenId, 256> byte_ids_{};                // -1: none
   std::optional<TokenId> bos_, eos_, unknown_;
-  std::vector<TokenId> end_tokens_;
+  std::vector<TokenId> end_tokens_, suppressed_tokens_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false, strips_behind_special_ = false;
 };
 

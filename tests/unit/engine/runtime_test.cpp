@@ -5,11 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/cache_folder.h"
 #include "support/expect_error.h"
+#include "support/reference_model.h"
 #include "support/synthetic_model.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
@@ -24,11 +27,7 @@ RuntimeOptions demo_options() {
   return options;
 }
 
-std::vector<TokenId> answer(Runtime& runtime, const std::vector<TokenId>& prompt, int32_t max_tokens, bool ignore_eos) {
-  SubmitOptions request;
-  request.prompt = prompt;
-  request.sampling.max_tokens = max_tokens;
-  request.sampling.ignore_eos = ignore_eos;
+std::vector<TokenId> answer(Runtime& runtime, const SubmitOptions& request) {
   OutputStream* const stream = runtime.engine().submit(request);
   std::vector<TokenId> tokens;
   StreamBatch batch;
@@ -37,6 +36,14 @@ std::vector<TokenId> answer(Runtime& runtime, const std::vector<TokenId>& prompt
   }
   stream->release();
   return tokens;
+}
+
+std::vector<TokenId> answer(Runtime& runtime, const std::vector<TokenId>& prompt, int32_t max_tokens, bool ignore_eos) {
+  SubmitOptions request;
+  request.prompt = prompt;
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.ignore_eos = ignore_eos;
+  return answer(runtime, request);
 }
 
 TEST(Runtime, AnswersAsTheDemoModelShould) {
@@ -58,6 +65,34 @@ TEST(Runtime, AnswersAsTheDemoModelShould) {
   }
   EXPECT_GE(compared, 12);
   EXPECT_GE(ended, 5);
+}
+
+// tokenizer.ggml.suppress_tokens: the likeliest token whose turn it is not comes, whatever the request's own bias.
+TEST(Runtime, NeverDrawsWhatTheModelsFileSuppresses) {
+  SyntheticModel synthetic;
+  synthetic.with_vocabulary = true;
+  const std::vector<TokenId> prompt = {1, 40, 7, 250, 99};
+  const TempFolder folder;
+  std::vector<int32_t> suppressed = {-1, synthetic.spec.vocabulary_size};  // passed over
+  for (int round = 0; round < 4; ++round) {
+    GgufWriter writer = build_model(synthetic);
+    writer.key_i32s("tokenizer.ggml.suppress_tokens", suppressed);
+    RuntimeOptions options;
+    options.model = folder.write("m.gguf", writer.bytes());
+    const LoadedModel model = load_model(options.model);
+    std::vector<double> logits = ReferenceModel(model).feed(prompt);
+    for (const TokenId token : model.vocabulary.suppressed) logits[static_cast<size_t>(token)] = -HUGE_VAL;
+    const auto expected = static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+    Runtime runtime(options);
+    SubmitOptions request;
+    request.prompt = prompt;
+    request.sampling.max_tokens = 1;
+    for (const TokenId token : model.vocabulary.suppressed) request.sampling.logit_bias.emplace_back(token, 100.0F);
+    EXPECT_EQ(answer(runtime, request), std::vector{expected}) << round;
+    request.sampling.dry_multiplier = 0.5F;  // nothing repeats; drawn by the host
+    EXPECT_EQ(answer(runtime, request), std::vector{expected}) << round;
+    suppressed.push_back(expected);
+  }
 }
 
 TEST(Runtime, ChoosesAsManyBlocksAsAllSequencesAtFullLengthNeed) {

@@ -12,9 +12,11 @@ import unittest
 PROGRAM = sys.argv[1]
 
 
+# environment: variables set on top, None: unset.
 def run(*args, **environment):
+    variables = {**os.environ, **environment}
     return subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, **environment})
+                          env={name: value for name, value in variables.items() if value is not None})
 
 
 class Kernels(unittest.TestCase):
@@ -44,10 +46,8 @@ class Kernels(unittest.TestCase):
         if "Portable Computing Language" not in run("devices", "--json").stdout:
             self.skipTest("no device of PoCL")
         with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "INFLIGHT_CACHE_DIR": folder, "POCL_CACHE_DIR": folder}
-            environment.pop("POCL_WORK_GROUP_SPECIALIZATION", None)
-            done = subprocess.run([PROGRAM, "bench", "kernels", "--rows", "1", "--types", "q8_0", "--depth", "64", "--outputs",
-                                   "16", "--layers", "0"], capture_output=True, text=True, timeout=300, env=environment)
+            done = run("bench", "kernels", "--rows", "1", "--types", "q8_0", "--depth", "64", "--outputs", "16", "--layers", "0",
+                       INFLIGHT_CACHE_DIR=folder, POCL_CACHE_DIR=folder, POCL_WORK_GROUP_SPECIALIZATION=None)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual({path.parent.name for path in pathlib.Path(folder).rglob("*.so")}, {"0-0-0"})  # of any size
 

@@ -67,7 +67,7 @@ TEST(Runtime, AnswersAsTheDemoModelShould) {
   EXPECT_GE(ended, 5);
 }
 
-// tokenizer.ggml.suppress_tokens: the likeliest token whose turn it is not comes, whatever the request's own bias.
+// tokenizer.ggml.suppress_tokens: the likeliest of the other tokens comes, whatever bias the request has.
 TEST(Runtime, NeverDrawsWhatTheModelsFileSuppresses) {
   SyntheticModel synthetic;
   synthetic.with_vocabulary = true;

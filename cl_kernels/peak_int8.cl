@@ -2,7 +2,7 @@
 // peak_int8.cl: the most exact products of two signed or biased int8 that an x86 processor adds up, from registers alone:
 //   with PEAK_AMX six tdpbssd of 16 rows, 16 outputs and 64 depths a step; else twelve vpdpbusd of PEAK_VNNI bits (512 or 256),
 //   or (0) six times the four instructions that AVX2 needs for 32 products.
-//   Mapping: one work-item a processor. Nothing but time comes out. Test: tests/kernel/linear_test.cpp.
+//   Mapping: one work-item a processor. Nothing but time comes out. Test: tests/cli/kernels_test.py.
 
 #if PEAK_AMX
 #define PEAK_STEP ".irp j,0,1,2,3,4,5\ntdpbssd %%tmm6, %%tmm7, %%tmm\\j\n.endr\n"

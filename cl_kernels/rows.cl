@@ -132,7 +132,7 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
 //   A q8_0 number is scale * int8, scale = largest of the token's 32 / 127. HEAD_SIZE is then a multiple of 32.
 //   An i16 number is scale * int16, scale = largest of the token's head / KV_INT_MAX. HEAD_SIZE is even.
 // That is a unit of the KV storage; a block has one for each KV head of its layers, those of a layer one after the other.
-// -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0|TYPE_I16, UNITS_A_CHUNK.
+// -D KV_TYPE TYPE_F16|TYPE_F32|TYPE_Q8_0|TYPE_I16; UNITS_A_CHUNK where the units lie in several buffers.
 #if KV_TYPE == TYPE_Q8_0
 #define KV_HEAD_BYTES (HEAD_SIZE / 32 * 34)  // K or V of a token
 #define KV_SCALE_BYTES (KV_GROUP * 2)        // of 32 numbers of a group's tokens
@@ -149,9 +149,13 @@ static void norm_item(const Memory* memory, __global const NormArgs* args, int r
 #define KV_HALF_BYTES (BLOCK_TOKENS * KV_HEAD_BYTES)
 static __global uchar* kv_unit(const Memory* memory, int unit)
 {
+#ifdef UNITS_A_CHUNK
   const int chunk = unit / UNITS_A_CHUNK;
   __global uchar* base = chunk == 0 ? memory->kv0 : chunk == 1 ? memory->kv1 : chunk == 2 ? memory->kv2 : memory->kv3;
   return base + (ulong)(unit % UNITS_A_CHUNK) * (2 * KV_HALF_BYTES);
+#else
+  return memory->kv0 + (ulong)unit * (2 * KV_HALF_BYTES);
+#endif
 }
 
 // KV heads of a stage's layer: KV_HEADS, but with LOCAL_KV_HEADS its own.

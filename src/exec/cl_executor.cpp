@@ -16,6 +16,13 @@
 namespace inflight {
 namespace {
 
+// Where one buffer holds all units, the kernels are the same whatever the device's largest buffer is; PoCL's changes
+// with the memory that the machine has.
+int32_t compiled_units_a_chunk(const DeviceInfo& device, const ClExecutorOptions& options) {
+  const int32_t fit = units_a_chunk(device, options.kv);
+  return kv_units(options).count > fit ? fit : 0;
+}
+
 KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
   return {.head_count = spec.head_count,
           .kv_head_count = spec.kv_head_count,
@@ -34,7 +41,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .block_token_count = options.kv.block_token_count,
           .kv_type = options.kv.type,
           .sliding_window = spec.sliding_window,
-          .units_a_chunk = units_a_chunk(device, options.kv),
+          .units_a_chunk = compiled_units_a_chunk(device, options),
           .adapters = options.max_loras > 0,
           .experts = spec.expert_count > 0,
           .latent = spec.is_latent(),

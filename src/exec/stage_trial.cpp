@@ -12,7 +12,6 @@
 #include "base/math.h"
 #include "base/median.h"
 #include "base/rng.h"
-#include "exec/memory_plan.h"
 #include "ops/panel.h"
 
 namespace inflight {
@@ -25,7 +24,7 @@ constexpr Operation kOperations[] = {
     Operation::Embed,      Operation::Norm,   Operation::Attention, Operation::Combine,
     Operation::Statistics, Operation::Sample, Operation::Rope};  // last: it writes other values
 
-KernelShape kernel_shape(const Device& device, const StageTrialShape& shape, const KvLayout& layout) {
+KernelShape kernel_shape(const StageTrialShape& shape) {
   return {.head_count = shape.spec.head_count,
           .kv_head_count = shape.spec.kv_head_count,
           .head_size = shape.spec.head_size,
@@ -33,8 +32,7 @@ KernelShape kernel_shape(const Device& device, const StageTrialShape& shape, con
           .rope_interleaved = false,
           .block_token_count = shape.block_token_count,
           .kv_type = shape.kv_type,
-          .sliding_window = shape.spec.sliding_window,
-          .units_a_chunk = units_a_chunk(device.info(), layout)};
+          .sliding_window = shape.spec.sliding_window};
 }
 
 // Where a model with 8-bit weights would have its activations.
@@ -73,7 +71,7 @@ StageTrial::StageTrial(Device& device, const StageTrialShape& shape)
     : device_(device),
       shape_(shape),
       layout_(KvLayout::of(shape.spec, shape.block_token_count, shape.kv_type)),
-      kernel_shape_(kernel_shape(device, shape, layout_)),
+      kernel_shape_(kernel_shape(shape)),
       program_(device, kernel_shape_, LaunchMode::Automatic),
       arena_(trial_arena(shape)),
       angles_(device, shape.spec, {}, shape.context),

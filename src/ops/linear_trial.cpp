@@ -232,7 +232,7 @@ double measure_rate(Device& device, Kernel& kernel, double operations_a_step) {
 }  // namespace
 
 double measure_peak_flops(Device& device) {
-  const Program program(device, {.files = {"stage.cl", "linear.cl", "linear_trial.cl"}, .options = ""});
+  const Program program(device, {.files = {"peak_fma.cl"}, .options = ""});
   double best = 0;
   for (const int32_t chains : {6, 12}) {
     Kernel kernel(program, fmt::format("peak_fma_{}", chains));

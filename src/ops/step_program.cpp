@@ -54,14 +54,15 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
   std::string options = fmt::format(
       "-D HEADS={} -D KV_HEADS={} -D HEAD_SIZE={} -D QUERY_SCALE={:.8e}f -D "
       "ROPE_PAIRS={} "
-      "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} -D UNITS_A_CHUNK={} "
+      "-D ROPE_INTERLEAVED={} -D BLOCK_TOKENS={} -D KV_GROUP={} -D KV_TYPE={} "
       "-D WINDOW={} -D SMALL_ITEMS={} -D INFLIGHT_X86_LINUX={} -D INFLIGHT_F16C={}",
       shape.head_count, shape.kv_head_count, shape.head_size,
       shape.attention_scale > 0.0F ? shape.attention_scale : 1.0F / std::sqrt(static_cast<float>(shape.head_size)),
       shape.rope_pair_count, int{shape.rope_interleaved}, shape.block_token_count,
-      shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type), shape.units_a_chunk,
+      shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type),
       shape.local_windows ? "window" : std::to_string(shape.sliding_window), int{device.small_items},
       int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
+  if (shape.units_a_chunk > 0) options += fmt::format(" -D UNITS_A_CHUNK={}", shape.units_a_chunk);
   if (shape.local_windows) options += " -D LOCAL_WINDOWS=1";
   if (shape.local_kv_head_count > 0) options += " -D LOCAL_KV_HEADS=1";
   if (shape.activation == Activation::Gelu) options += " -D GELU=1";

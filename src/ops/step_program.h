@@ -36,7 +36,7 @@ struct KernelShape {
   int32_t block_token_count = 16;
   KvType kv_type = KvType::F16;
   int32_t sliding_window = 0;
-  int32_t units_a_chunk = 1;      // of KV storage (core/kv_layout.h)
+  int32_t units_a_chunk = 0;      // of KV storage (core/kv_layout.h); 0: all units are in the first
   bool adapters = false;          // stages of lora.cl
   bool experts = false;           // stages of experts.cl
   bool latent = false;            // stages of heads.cl; the key's norm is of the numbers that are not rotated

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`inflight tune` and `inflight bench kernels`: their JSON, their consistency, their errors.    kernels_test.py PROGRAM"""
+"""`inflight tune` and `inflight bench kernels`: their JSON, their consistency, their errors.    kernels_test.py PROGRAM SOURCE"""
 import json
 import os
 import pathlib
@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 PROGRAM = sys.argv[1]
+DEMO = pathlib.Path(sys.argv[2]) / "models/tinyworld/tinyworld-q8_0.gguf"
 
 
 # environment: variables set on top, None: unset.
@@ -45,11 +46,20 @@ class Kernels(unittest.TestCase):
     def test_kernels_are_compiled_once(self):
         if "Portable Computing Language" not in run("devices", "--json").stdout:
             self.skipTest("no device of PoCL")
-        with tempfile.TemporaryDirectory() as folder:
-            done = run("bench", "kernels", "--rows", "1", "--types", "q8_0", "--depth", "64", "--outputs", "16", "--layers", "0",
-                       INFLIGHT_CACHE_DIR=folder, POCL_CACHE_DIR=folder, POCL_WORK_GROUP_SPECIALIZATION=None)
+
+        def compiled(gigabytes):  # what is there after a run on a machine of so much memory
+            of_device = {"POCL_MEMORY_LIMIT": gigabytes}
+            largest = json.loads(run("devices", "--json", **of_device).stdout)["devices"][0]["allocation_bytes_max"]
+            done = run("run", "-m", DEMO, "-p", "Anna", "-n", "3", "--kv-blocks", "64", INFLIGHT_CACHE_DIR=folder,
+                       POCL_CACHE_DIR=folder, POCL_WORK_GROUP_SPECIALIZATION=None, **of_device)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual({path.parent.name for path in pathlib.Path(folder).rglob("*.so")}, {"0-0-0"})  # of any size
+            return largest, set(pathlib.Path(folder).rglob("*.so"))
+
+        with tempfile.TemporaryDirectory() as folder:
+            (little, first), (much, second) = compiled("2"), compiled("8")
+        self.assertLess(little, much)
+        self.assertEqual(second, first)
+        self.assertEqual({path.parent.name for path in first}, {"0-0-0"})  # of any size of work-group
 
     def test_figures_are_consistent(self):
         done = run("bench", "kernels", "--json", "--rows", "1,40", "--repeat", "3", "--depth", "256", "--outputs", "512",

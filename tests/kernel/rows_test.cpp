@@ -27,8 +27,7 @@ class Rows : public testing::TestWithParam<LaunchMode> {
             .mean_norms = mean_norms,
             .rope_pair_count = 8,
             .block_token_count = 16,
-            .kv_type = KvType::F16,
-            .units_a_chunk = 1024};
+            .kv_type = KvType::F16};
   }
   Device device_ = Device::open({});
 };

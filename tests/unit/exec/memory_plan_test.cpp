@@ -80,26 +80,38 @@ TEST_F(MemoryPlanning, LocalLayersLieInFewerSlotsThanThereAreBlocks) {
   }
 }
 
-// As many whole blocks as a buffer holds, of which nothing but addresses depends.
+// As many whole blocks as a buffer holds, of which nothing but addresses depends: the kernels write blocks where copies
+// find them, in whichever buffer.
 TEST_F(MemoryPlanning, BuffersHoldWhatFitsAndTheCacheMaySpanThem) {
   ClExecutorOptions at = options();
   at.max_num_batched_tokens = 64;
   at.kv_block_count = 700;
   at.keep_logits = true;
-  const auto logits = [&](const std::vector<BlockId>& blocks) {
+  using Blocks = std::vector<BlockId>;
+  const auto logits = [&](const Blocks& blocks, const Blocks& moved_to) {
     ClExecutor executor(device_, model_.spec, model_.weights, at);
     test::RunnerSequence sequence{.blocks = blocks};
     for (TokenId token = 0; token < 61; ++token) sequence.tokens.push_back(token);
-    BatchPlan plan;
-    test::add_entry(plan, sequence, 61);
-    executor.submit(plan);
+    BatchPlan prompt;
+    test::add_entry(prompt, sequence, 60);
+    executor.submit(prompt);
+    (void)executor.wait();
+    sequence.computed = 60;
+    sequence.blocks = moved_to;
+    BatchPlan next;
+    for (size_t i = 0; i < blocks.size(); ++i) next.copies.push_back({.from = blocks[i], .to = moved_to[i]});
+    test::add_entry(next, sequence, 1);
+    executor.submit(next);
     (void)executor.wait();
     return executor.logits();
   };
-  const std::vector<std::vector<float>> expected = logits({BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}});
+  const std::vector<std::vector<float>> expected =
+      logits({BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}}, {BlockId{4}, BlockId{5}, BlockId{6}, BlockId{7}});
   test::info_of(device_).allocation_bytes_max = at.kv.bytes_per_block() * 301 + 100;
   EXPECT_EQ(blocks_a_chunk(device_.info(), at.kv), 301);
-  EXPECT_EQ(logits({BlockId{300}, BlockId{301}, BlockId{601}, BlockId{602}}), expected);
+  EXPECT_EQ(logits({BlockId{300}, BlockId{301}, BlockId{601}, BlockId{602}},
+                   {BlockId{603}, BlockId{0}, BlockId{302}, BlockId{1}}),
+            expected);
 }
 
 // llvmpipe, which ends long loops, is the CPU of small items.

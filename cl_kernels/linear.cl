@@ -101,7 +101,7 @@ DEFINE_TILES(4)
 static void linear_panel(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth,
                         float16* acc)
 {
-  const int bytes = takes_bytes(type);
+  const int bytes = !HAS_FLOATS || (HAS_BLOCKS && takes_bytes(type));
 #if LINEAR_ROWS == 4
   if (rows == 4) {
     if (bytes) {

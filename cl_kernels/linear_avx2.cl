@@ -274,14 +274,15 @@ static void q8_rows(__global const uchar* panel, const LinearInput* in, int row0
   }
 }
 
-// 4 bits. A block: `kinds` times 16 halves (scales, minima of Q4_1), then the numbers.
-static void q4_rows(int kinds, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
+// Q4_0 and Q4_1. A block: `kinds` times 16 halves (scales, minima of Q4_1), then the numbers.
+static void q4_rows(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
+  const int kinds = IS_TYPE(type, Q4_1) ? 2 : 1;
   if (rows <= 4) {
     const int r = 0, block0 = 0, blocks = depth / 32;
-    if (kinds == 2) {
+    if (IS_TYPE(type, Q4_1)) {
       switch (rows) { FEW_CASES(q41, panel) }
-    } else {
+    } else if (HAS_TYPE(Q4_0)) {
       switch (rows) { FEW_CASES(q4, panel) }
     }
     return;
@@ -301,9 +302,9 @@ static void q4_rows(int kinds, __global const uchar* panel, const LinearInput* i
         w[8 * b + 4 + i] = (both >> 4) & 0x0F0F0F0F;
       }
     }
-    if (kinds == 2) {
+    if (IS_TYPE(type, Q4_1)) {
       FOR_TILES(q41_decoded, w, halves)
-    } else {
+    } else if (HAS_TYPE(Q4_0)) {
       FOR_TILES(q4_decoded, w, halves)
     }
   }
@@ -321,7 +322,7 @@ INLINE int16 shuffled(int16 nibbles, int4 table)
 // IQ4_NL and MXFP4.
 static void table_rows(int type, __global const uchar* panel, const LinearInput* in, int row0, int rows, int depth, float16* acc)
 {
-  if (type == TYPE_MXFP4 && rows <= 4) {
+  if (IS_TYPE(type, MXFP4) && rows <= 4) {
     const int r = 0, block0 = 0, blocks = depth / 32;
     switch (rows) { FEW_CASES(mx, panel) }
     return;
@@ -342,9 +343,9 @@ static void table_rows(int type, __global const uchar* panel, const LinearInput*
         w[8 * b + 4 + i] = shuffled((both >> 4) & 0x0F0F0F0F, table);
       }
     }
-    if (type == TYPE_MXFP4) {
+    if (IS_TYPE(type, MXFP4)) {
       FOR_TILES(mx_decoded, w, halves)
-    } else {
+    } else if (HAS_TYPE(IQ4_NL)) {
       FOR_TILES(nl_decoded, w, halves)
     }
   }
@@ -365,9 +366,9 @@ static void upper_rows(int type, __global const uchar* panel, const LinearInput*
       __global const int* words = (__global const int*)(block + 64);
       _Pragma("unroll") for (int i = 0; i < 8; i++) w[8 * b + i] = four_numbers_16(type, words, i);
     }
-    if (type == TYPE_Q6_K) {
+    if (IS_TYPE(type, Q6_K)) {
       FOR_TILES_OF(4, FEW_CASES, q6_decoded, w, halves)
-    } else {
+    } else if (HAS_TYPE(Q5_1)) {
       FOR_TILES(q51_decoded, w, halves)
     }
   }
@@ -377,17 +378,17 @@ static void linear_panel(int type, __global const uchar* panel, const LinearInpu
                          float16* acc)
 {
   for (int r = 0; r < rows; r++) acc[r] = 0.0f;
-  if (type == TYPE_Q8_0) {
+  if (IS_TYPE(type, Q8_0)) {
     q8_rows(panel, in, row0, rows, depth, acc);
-  } else if (type == TYPE_Q4_0) {
-    q4_rows(1, panel, in, row0, rows, depth, acc);
-  } else if (type == TYPE_Q4_1) {
-    q4_rows(2, panel, in, row0, rows, depth, acc);
-  } else if (type == TYPE_IQ4_NL || type == TYPE_MXFP4) {
+  } else if (IS_TYPE(type, Q4_0)) {
+    q4_rows(TYPE_Q4_0, panel, in, row0, rows, depth, acc);
+  } else if (IS_TYPE(type, Q4_1)) {
+    q4_rows(TYPE_Q4_1, panel, in, row0, rows, depth, acc);
+  } else if (IS_TYPE(type, IQ4_NL) || IS_TYPE(type, MXFP4)) {
     table_rows(type, panel, in, row0, rows, depth, acc);
-  } else if (takes_bytes(type)) {
+  } else if (IS_TYPE(type, Q5_1) || IS_TYPE(type, Q6_K)) {
     upper_rows(type, panel, in, row0, rows, depth, acc);
-  } else {
+  } else if (HAS_FLOATS) {
     float_rows(type, panel, in, row0, rows, depth, acc);
   }
 }
@@ -398,7 +399,7 @@ static void linear_end(void) {}
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
 {
-  if (rows == 1 && !takes_bytes(type)) {
+  if (HAS_FLOATS && rows == 1 && !takes_bytes(type)) {
     float16 spare;
     float_row(type, a, b ? b : a, in, row0, depth, acc_a, b ? acc_b : &spare);
     return;

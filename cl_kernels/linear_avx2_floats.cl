@@ -95,11 +95,11 @@ static void float_rows(int type, __global const uchar* panel, const LinearInput*
     for (int r = 0, tile; r < rows; r += tile) {
       tile = next_part(rows - r, 6);
       __global const char* row = (__global const char*)(in->x + (size_t)(row0 + r) * depth + k0);
-      if (type == TYPE_F16) {
+      if (IS_TYPE(type, F16)) {
         FLOAT_CASES(F16)
-      } else if (type == TYPE_F32) {
+      } else if (IS_TYPE(type, F32)) {
         FLOAT_CASES(F32)
-      } else {
+      } else if (HAS_TYPE(BF16)) {
         FLOAT_CASES(BF16)
       }
     }

@@ -398,23 +398,32 @@ static void linear_tile(int type, __global const uchar* a, __global const uchar*
   for (int r = 0; r < rows; r++) acc_a[r] = 0.0f;
   for (int r = 0; b && r < rows; r++) acc_b[r] = 0.0f;
 #if LINEAR_AMX
-  const int done = type == TYPE_Q8_0 ? amx_rows(a, b, in, row0, rows, depth, acc_a, acc_b) : 0;
+  const int done = IS_TYPE(type, Q8_0) ? amx_rows(a, b, in, row0, rows, depth, acc_a, acc_b) : 0;
   if (done == rows) return;
   row0 += done;
   rows -= done;
   acc_a += done;
   acc_b += done;
 #endif
-  switch (type) {
-    case TYPE_F16: float_rows_F16(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_F32: float_rows_F32(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_BF16: float_rows_BF16(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_Q8_0: integer_rows_Q8(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_Q4_1: integer_rows_Q41(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_Q5_1: integer_rows_Q51(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_IQ4_NL: integer_rows_NL(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_MXFP4: integer_rows_MX(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    case TYPE_Q6_K: integer_rows_Q6(a, b, in, row0, rows, depth, acc_a, acc_b); return;
-    default: integer_rows_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
+  if (IS_TYPE(type, F16)) {
+    float_rows_F16(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, F32)) {
+    float_rows_F32(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, BF16)) {
+    float_rows_BF16(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, Q8_0)) {
+    integer_rows_Q8(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, Q4_0)) {
+    integer_rows_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, Q4_1)) {
+    integer_rows_Q41(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, Q5_1)) {
+    integer_rows_Q51(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, IQ4_NL)) {
+    integer_rows_NL(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, MXFP4)) {
+    integer_rows_MX(a, b, in, row0, rows, depth, acc_a, acc_b);
+  } else if (IS_TYPE(type, Q6_K)) {
+    integer_rows_Q6(a, b, in, row0, rows, depth, acc_a, acc_b);
   }
 }

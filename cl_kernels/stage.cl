@@ -16,6 +16,17 @@
 #define TYPE_BF16 30
 #define TYPE_MXFP4 39
 
+// -D WEIGHT_TYPES=BITS: a bit for each type that the model's matrices have; what reads others is left out of the program, which
+// compiles in less time.
+#ifndef WEIGHT_TYPES
+#define WEIGHT_TYPES -1L
+#endif
+#define HAS_TYPE(TYPE) (((WEIGHT_TYPES) >> TYPE_##TYPE & 1) != 0)
+#define IS_TYPE(type, TYPE) (HAS_TYPE(TYPE) && (type) == TYPE_##TYPE)
+#define FLOAT_TYPES (1L << TYPE_F32 | 1L << TYPE_F16 | 1L << TYPE_BF16)
+#define HAS_FLOATS (((WEIGHT_TYPES) & FLOAT_TYPES) != 0)
+#define HAS_BLOCKS (((WEIGHT_TYPES) & ~FLOAT_TYPES) != 0)
+
 #define OP_EMBED 0
 #define OP_NORM 1
 #define OP_LINEAR 2

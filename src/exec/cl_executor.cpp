@@ -23,7 +23,16 @@ int32_t compiled_units_a_chunk(const DeviceInfo& device, const ClExecutorOptions
   return kv_units(options).count > fit ? fit : 0;
 }
 
-KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClExecutorOptions& options) {
+// Of an adapter's matrices, which may come later, those of floats.
+uint64_t weight_types(const ModelWeights& weights, bool adapters) {
+  const auto bit = [](PanelType type) { return uint64_t{1} << static_cast<int>(type); };
+  uint64_t types = adapters ? bit(PanelType::F32) | bit(PanelType::F16) | bit(PanelType::BF16) : 0;
+  for (const WeightView* matrix : weight_matrices(weights)) types |= bit(panel_type(*matrix));
+  return types;
+}
+
+KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ModelWeights& weights,
+                     const ClExecutorOptions& options) {
   return {.head_count = spec.head_count,
           .kv_head_count = spec.kv_head_count,
           .local_kv_head_count = spec.local_stored_kv_heads() != spec.kv_head_count ? spec.local_stored_kv_heads() : 0,
@@ -42,6 +51,7 @@ KernelShape shape_of(const DeviceInfo& device, const ModelSpec& spec, const ClEx
           .kv_type = options.kv.type,
           .sliding_window = spec.sliding_window,
           .units_a_chunk = compiled_units_a_chunk(device, options),
+          .weight_types = weight_types(weights, options.max_loras > 0),
           .adapters = options.max_loras > 0,
           .experts = spec.expert_count > 0,
           .latent = spec.is_latent(),
@@ -95,7 +105,7 @@ ClExecutor::ClExecutor(Device& device, const ModelSpec& spec, const ModelWeights
       options_(options),
       size_(checked_size(device, spec, weights, options)),
       arena_(lay_out_arena(spec, weights, size_)),
-      shape_(shape_of(device.info(), spec, options)),
+      shape_(shape_of(device.info(), spec, weights, options)),
       program_(device, shape_, launch_mode(device.info(), spec, weights, options), options.clblast,
                clblast_limits(weights, options)),
       weights_(device, weights, options.packed_folder, options.progress),

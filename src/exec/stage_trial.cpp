@@ -32,7 +32,8 @@ KernelShape kernel_shape(const StageTrialShape& shape) {
           .rope_interleaved = false,
           .block_token_count = shape.block_token_count,
           .kv_type = shape.kv_type,
-          .sliding_window = shape.spec.sliding_window};
+          .sliding_window = shape.spec.sliding_window,
+          .weight_types = 0};
 }
 
 // Where a model with 8-bit weights would have its activations.

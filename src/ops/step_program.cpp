@@ -62,6 +62,7 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type),
       shape.local_windows ? "window" : std::to_string(shape.sliding_window), int{device.small_items},
       int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
+  if (~shape.weight_types != 0) options += fmt::format(" -D WEIGHT_TYPES={:#x}L", shape.weight_types);
   if (shape.units_a_chunk > 0) options += fmt::format(" -D UNITS_A_CHUNK={}", shape.units_a_chunk);
   if (shape.local_windows) options += " -D LOCAL_WINDOWS=1";
   if (shape.local_kv_head_count > 0) options += " -D LOCAL_KV_HEADS=1";

@@ -40,7 +40,8 @@ class Attention : public testing::TestWithParam<Heads> {
             .rope_interleaved = true,
             .block_token_count = GetParam().block_tokens,
             .kv_type = GetParam().kv,
-            .sliding_window = GetParam().window};
+            .sliding_window = GetParam().window,
+            .weight_types = 0};
   }
   [[nodiscard]] size_t query_count() const { return static_cast<size_t>(GetParam().heads * GetParam().head_size); }
   [[nodiscard]] size_t key_count() const { return static_cast<size_t>(GetParam().kv_heads * GetParam().head_size); }

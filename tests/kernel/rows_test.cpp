@@ -27,7 +27,8 @@ class Rows : public testing::TestWithParam<LaunchMode> {
             .mean_norms = mean_norms,
             .rope_pair_count = 8,
             .block_token_count = 16,
-            .kv_type = KvType::F16};
+            .kv_type = KvType::F16,
+            .weight_types = 0};
   }
   Device device_ = Device::open({});
 };

@@ -27,7 +27,8 @@ struct Logits {
 
 float uniform(Rng& rng, double low, double high) { return static_cast<float>(low + (high - low) * rng.uniform()); }
 
-constexpr KernelShape kShape = {.head_count = 1, .kv_head_count = 1, .head_size = 16, .rope_pair_count = 8};
+constexpr KernelShape kShape = {
+    .head_count = 1, .kv_head_count = 1, .head_size = 16, .rope_pair_count = 8, .weight_types = 0};
 
 class Sampling : public testing::TestWithParam<Logits> {};
 

@@ -101,8 +101,9 @@ class StepLaunches : public testing::Test {
   static constexpr size_t kWords = size_t{kStageAt} + kStageWords;
 
   Device device_ = Device::open({});
-  StepProgram program_{
-      device_, {.head_count = 2, .kv_head_count = 1, .head_size = 32, .rope_pair_count = 16}, LaunchMode::Automatic};
+  StepProgram program_{device_,
+                       {.head_count = 2, .kv_head_count = 1, .head_size = 32, .rope_pair_count = 16, .weight_types = 0},
+                       LaunchMode::Automatic};
   Buffer<float> scales_{device_, "scales", kWidth}, activations_{device_, "rows", size_t{2} * kRowWords};
   Buffer<float> zeros_{device_, "zeros", 64};
   Buffer<int32_t> row_tokens_{device_, "row tokens", 3};

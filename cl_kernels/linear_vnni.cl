@@ -392,6 +392,8 @@ static void linear_begin(void) {}
 static void linear_end(void) {}
 #endif
 
+#define ROWS_OF(TYPE, ROWS) \
+  if (IS_TYPE(type, TYPE)) return ROWS(a, b, in, row0, rows, depth, acc_a, acc_b);
 static void linear_tile(int type, __global const uchar* a, __global const uchar* b, const LinearInput* in, int row0, int rows,
                         int depth, float16* acc_a, float16* acc_b)
 {
@@ -405,25 +407,14 @@ static void linear_tile(int type, __global const uchar* a, __global const uchar*
   acc_a += done;
   acc_b += done;
 #endif
-  if (IS_TYPE(type, F16)) {
-    float_rows_F16(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, F32)) {
-    float_rows_F32(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, BF16)) {
-    float_rows_BF16(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, Q8_0)) {
-    integer_rows_Q8(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, Q4_0)) {
-    integer_rows_Q4(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, Q4_1)) {
-    integer_rows_Q41(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, Q5_1)) {
-    integer_rows_Q51(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, IQ4_NL)) {
-    integer_rows_NL(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, MXFP4)) {
-    integer_rows_MX(a, b, in, row0, rows, depth, acc_a, acc_b);
-  } else if (IS_TYPE(type, Q6_K)) {
-    integer_rows_Q6(a, b, in, row0, rows, depth, acc_a, acc_b);
-  }
+  ROWS_OF(F16, float_rows_F16)
+  ROWS_OF(F32, float_rows_F32)
+  ROWS_OF(BF16, float_rows_BF16)
+  ROWS_OF(Q8_0, integer_rows_Q8)
+  ROWS_OF(Q4_0, integer_rows_Q4)
+  ROWS_OF(Q4_1, integer_rows_Q41)
+  ROWS_OF(Q5_1, integer_rows_Q51)
+  ROWS_OF(IQ4_NL, integer_rows_NL)
+  ROWS_OF(MXFP4, integer_rows_MX)
+  ROWS_OF(Q6_K, integer_rows_Q6)
 }

@@ -44,12 +44,17 @@ class Kernels(unittest.TestCase):
         self.assertIn("INFLIGHT_CACHE_DIR", done.stderr.splitlines()[-1])
 
     def test_kernels_are_compiled_once(self):
-        if "Portable Computing Language" not in run("devices", "--json").stdout:
+        def pocl(**environment):
+            devices = json.loads(run("devices", "--json", **environment).stdout)["devices"]
+            return next((device for device in devices if device["platform"] == "Portable Computing Language"), None)
+
+        found = pocl()
+        if found is None:
             self.skipTest("no device of PoCL")
 
         def compiled(gigabytes):  # what is there after a run on a machine of so much memory
-            of_device = {"POCL_MEMORY_LIMIT": gigabytes}
-            largest = json.loads(run("devices", "--json", **of_device).stdout)["devices"][0]["allocation_bytes_max"]
+            of_device = {"POCL_MEMORY_LIMIT": gigabytes, "INFLIGHT_DEVICE": str(found["index"])}
+            largest = pocl(**of_device)["allocation_bytes_max"]
             done = run("run", "-m", DEMO, "-p", "Anna", "-n", "3", "--kv-blocks", "64", INFLIGHT_CACHE_DIR=folder,
                        POCL_CACHE_DIR=folder, POCL_WORK_GROUP_SPECIALIZATION=None, **of_device)
             self.assertEqual(done.returncode, 0, done.stderr)

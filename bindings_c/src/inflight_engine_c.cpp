@@ -272,6 +272,18 @@ inflight_status_t inflight_tokenize(inflight_engine_t* engine, const char* text,
   });
 }
 
+inflight_status_t inflight_infill_tokenize(inflight_engine_t* engine, const char* prefix, size_t prefix_length,
+                                           const char* suffix, size_t suffix_length, uint8_t add_special_tokens,
+                                           uint8_t parse_special_tokens, int32_t* ids, size_t capacity, size_t* count) {
+  return guard([&] {
+    const auto tokens = runtime_of(engine).require_tokenizer().encode_infill(
+        inflight::c::read_text(prefix, prefix_length, "prefix"),
+        inflight::c::read_text(suffix, suffix_length, "suffix"),
+        {.add_special = add_special_tokens != 0, .parse_special = parse_special_tokens != 0});
+    return write_ids(tokens, ids, capacity, count);
+  });
+}
+
 inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* ids, size_t count, char* text,
                                       size_t capacity, size_t* length) {
   return guard([&] {

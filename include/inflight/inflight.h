@@ -600,6 +600,18 @@ INFLIGHT_API inflight_status_t inflight_tokenize(inflight_engine_t* engine, cons
                                                  uint8_t add_special_tokens, uint8_t parse_special_tokens,
                                                  int32_t* ids, size_t capacity, size_t* count);
 
+/** @brief The prompt for what stands between two texts (fill in the middle), of models that were trained to insert: the
+ *  marks of their vocabulary around both texts. What the model answers is the text between.
+ *  @param[in] prefix, suffix  the texts before and behind; either may be empty.
+ *  The other parameters and the results are inflight_tokenize()'s.
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small) | INFLIGHT_ERROR_INVALID_ARGUMENT |
+ *          INFLIGHT_ERROR_UNSUPPORTED (no vocabulary, or none with such marks)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_infill_tokenize(inflight_engine_t* engine, const char* prefix, size_t prefix_length,
+                                                        const char* suffix, size_t suffix_length,
+                                                        uint8_t add_special_tokens, uint8_t parse_special_tokens,
+                                                        int32_t* ids, size_t capacity, size_t* count);
+
 /** @brief Token ids to text; bytes that are no UTF-8 become U+FFFD. Buffer rule of inflight_engine_metrics_text().
  *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT (an id outside the vocabulary, more than
  *          2^28 ids)

@@ -75,6 +75,18 @@ std::string read_text(Read&& read, size_t guess = 255) {
   }
 }
 
+// The same with token ids; once where there are at most `guess`.
+template <typename Read>
+std::vector<int32_t> read_ids(Read&& read, size_t guess) {
+  std::vector<int32_t> ids(guess);
+  for (;;) {
+    size_t count = 0;
+    const bool fits = check(read(ids.data(), ids.size(), &count)) == INFLIGHT_OK;
+    ids.resize(count);
+    if (fits) return ids;
+  }
+}
+
 // The same for what an engine tells of itself: each call makes the text anew, megabytes of it, and the last one's
 // length is the best guess of the next one's.
 template <typename Read>
@@ -317,15 +329,20 @@ class Engine {
   bool step() { return detail::check(inflight_engine_step(handle_)) == INFLIGHT_OK; }
 
   std::vector<int32_t> tokenize(std::string_view text, bool add_special = true, bool parse_special = true) {
-    std::vector<int32_t> ids(text.size() + 8);
-    for (;;) {
-      size_t count = 0;
-      const bool fits =
-          detail::check(inflight_tokenize(handle_, text.data(), text.size(), add_special ? 1 : 0, parse_special ? 1 : 0,
-                                          ids.data(), ids.size(), &count)) == INFLIGHT_OK;
-      ids.resize(count);
-      if (fits) return ids;
-    }
+    const auto read = [&](int32_t* ids, size_t capacity, size_t* count) {
+      return inflight_tokenize(handle_, text.data(), text.size(), add_special ? 1 : 0, parse_special ? 1 : 0, ids, capacity,
+                               count);
+    };
+    return detail::read_ids(read, text.size() + 8);
+  }
+  // The prompt for what stands between two texts.
+  std::vector<int32_t> infill_tokenize(std::string_view prefix, std::string_view suffix, bool add_special = true,
+                                       bool parse_special = true) {
+    const auto read = [&](int32_t* ids, size_t capacity, size_t* count) {
+      return inflight_infill_tokenize(handle_, prefix.data(), prefix.size(), suffix.data(), suffix.size(),
+                                      add_special ? 1 : 0, parse_special ? 1 : 0, ids, capacity, count);
+    };
+    return detail::read_ids(read, prefix.size() + suffix.size() + 16);
   }
   std::string detokenize(const std::vector<int32_t>& ids) {
     return detail::read_text([&](char* text, size_t capacity, size_t* length) {

@@ -28,6 +28,7 @@ struct RunFlags {
   std::vector<std::string> prompts;
   std::vector<std::string> prompt_ids;  // "1,2,3" each
   std::string prompts_path;             // one prompt a line
+  std::optional<std::string> suffix;
   std::string system;
   bool chat = false;
   bool as_json = false;
@@ -94,7 +95,8 @@ std::vector<RequestOptions> requests_of(const RunFlags& flags, const RequestOpti
   }
   std::vector<RequestOptions> requests;
   for (const std::string& prompt : prompts) {
-    if (prompt.empty()) fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: any text of one byte or more");
+    if (prompt.empty() && !flags.suffix)
+      fail(ErrorCode::InvalidArgument, "the prompt is empty, allowed: any text of one byte or more");
     requests.push_back(common);
     requests.back().prompt = prompt;
   }
@@ -241,6 +243,13 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
     const RequestOptions& request = requests[i / choices];
     if (request.prompt_ids.empty()) answers[i].prompt = request.prompt;
   }
+  for (RequestOptions& request : requests) {
+    if (!flags.suffix) break;
+    constexpr bool kParseSpecial = false;  // as the server does
+    request.prompt_ids =
+        engine.infill_tokenize(request.prompt, *flags.suffix, request.params.add_special_tokens != 0, kParseSpecial);
+    request.prompt.clear();
+  }
   const TimeNs begin = clock.now();
   for (const RequestOptions& request : requests) streams.push_back(engine.submit(request));
   const auto heading = [&](size_t i) {
@@ -269,7 +278,7 @@ void run(const RunFlags& flags, EngineFlags& engine_flags, RequestOptions& commo
     if (!begun) heading(0);
     for (size_t i = 0; i < answers.size(); ++i) {
       if (i > 0) heading(i), print_now(answers[i].text);
-      print_now("\n");
+      print_now(flags.suffix.value_or("") + "\n");
       tokens += answers[i].last.output_token_count;
     }
     for (size_t i = 0; i < answers.size(); ++i) {
@@ -298,10 +307,15 @@ void add_run_command(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_option("--prompts", flags->prompts_path, "File with one prompt a line");
   command->add_option("--prompt-ids", flags->prompt_ids, "Prompt as token ids: 1,2,3")->allow_extra_args(false);
+  command
+      ->add_option(
+          "--suffix", flags->suffix,
+          "Text behind the answers, which are written to stand between the prompts and it (fill in the middle)")
+      ->excludes("--prompt-ids");
   CLI::Option* const chat = command->add_flag("--chat", flags->chat, "Converse with the model's chat template");
   command->add_option("--system", flags->system, "System prompt of --chat")->needs(chat);
   command->add_flag("--json", flags->as_json, "One JSON object instead of text");
-  for (const char* const other : {"--prompt", "--prompts", "--prompt-ids", "--json"}) chat->excludes(other);
+  for (const char* const other : {"--prompt", "--prompts", "--prompt-ids", "--suffix", "--json"}) chat->excludes(other);
   const auto engine_flags = add_engine_flags(*command);
   const auto request = add_request_flags(*command);
   chat->excludes("--choices");

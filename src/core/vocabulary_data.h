@@ -30,6 +30,8 @@ struct VocabularyData {
   std::vector<TokenType> types;     // one a token, or empty: all Normal
   std::vector<std::string> merges;  // gpt2: "left right", best first
   std::optional<TokenId> bos, eos, eot, eom, unknown;
+  // Marks around the text before and behind an insertion, and of where it is written; absent: known by their names.
+  std::optional<TokenId> infill_prefix, infill_suffix, infill_middle;
   std::vector<TokenId> suppressed;  // never drawn, such as places of images (suppress_tokens)
   // Whether the tokenizer adds them; absent = the tokenizer model's own default.
   std::optional<bool> add_bos, add_eos, add_space_prefix;

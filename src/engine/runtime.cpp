@@ -397,6 +397,7 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"sliding_window", spec_.sliding_window},
                 {"local_window", spec_.local_window},
                 {"local_share", spec_.local_share()},
+                {"infill", tokenizer_ != nullptr && tokenizer_->vocabulary().infill_tokens().has_value()},
                 {"pooling", spec_.pooling}}},
               {"draft_model", draft},
               {"tokenizer", tokenizer},

@@ -99,6 +99,14 @@ VocabularyData read_vocabulary(const GgufFile& file) {
   data.eot = read_special(file, "tokenizer.ggml.eot_token_id", count);
   data.eom = read_special(file, "tokenizer.ggml.eom_token_id", count);
   data.unknown = read_special(file, "tokenizer.ggml.unknown_token_id", count);
+  // The older name second.
+  const auto infill = [&](const char* key, const char* older) {
+    const auto id = read_special(file, key, count);
+    return id ? id : read_special(file, older, count);
+  };
+  data.infill_prefix = infill("tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id");
+  data.infill_suffix = infill("tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id");
+  data.infill_middle = infill("tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id");
   data.suppressed = read_suppressed(file, count);
   data.add_bos = file.find_bool("tokenizer.ggml.add_bos_token");
   data.add_eos = file.find_bool("tokenizer.ggml.add_eos_token");

@@ -160,6 +160,11 @@ void read_prompts(const Json& value, GenerationRequest& request) {
   request.prompts = read_prompt_list("prompt", value, kPromptCountMax);
 }
 
+void read_suffix(const Json& value, GenerationRequest& request) {
+  if (!value.is_string()) refuse("suffix", value, "a string");
+  request.suffix = value.get<std::string>();
+}
+
 void read_embedding_input(const Json& value, GenerationRequest& request) {
   request.prompts = read_prompt_list("input", value, kEmbeddingCountMax);
 }

@@ -11,6 +11,7 @@
 namespace inflight::server {
 
 void read_prompts(const Json& value, GenerationRequest& request);
+void read_suffix(const Json& value, GenerationRequest& request);
 void read_embedding_input(const Json& value, GenerationRequest& request);
 void read_dimensions(const Json& value, GenerationRequest& request);
 void read_encoding_format(const Json& value, GenerationRequest& request);

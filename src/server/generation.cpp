@@ -87,6 +87,7 @@ ApiError refusal(const Failure& failure, unsigned endpoint, size_t index, size_t
 SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationRequest> request, unsigned endpoint,
                                 AnswerInfo info, uint32_t key_tenant) {
   const uint32_t tenant = tenant_of(*request, key_tenant);
+  const bool suffixed = request->suffix.has_value();
   size_t prompt_count = 1;
   size_t index = 0;
   try {
@@ -107,7 +108,10 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
       Prompt& prompt = wanted.prompts[index];
       const bool as_text = prompt.ids.empty();
       const bool told = params.prompt_logprobs >= 0 || wanted.return_token_ids;
-      if (told && as_text) {
+      if (wanted.suffix) {
+        constexpr bool kParseSpecial = false;  // a program may well have a text like "<|im_end|>"
+        prompt.ids = engine.infill_tokenize(prompt.text, *wanted.suffix, params.add_special_tokens != 0, kParseSpecial);
+      } else if (told && as_text) {
         prompt.ids = engine.tokenize(prompt.text, params.add_special_tokens != 0, params.parse_special_tokens != 0);
       }
       if (wanted.return_token_ids) submitted.info.prompt_ids.push_back(prompt.ids);
@@ -123,6 +127,7 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
     if (failure.status() == INFLIGHT_ERROR_NOT_FOUND) {  // an adapter that was unloaded meanwhile
       throw ApiError(404, failure.what(), "model", "model_not_found");
     }
+    if (failure.status() == INFLIGHT_ERROR_UNSUPPORTED && suffixed) throw ApiError(400, failure.what(), "suffix");
     if (failure.status() == INFLIGHT_ERROR_INVALID_ARGUMENT) throw refusal(failure, endpoint, index, prompt_count);
     throw;
   }

@@ -83,6 +83,14 @@ void check_choices(const GenerationRequest& request) {
   }
 }
 
+void check_suffix(const GenerationRequest& request) {
+  if (!request.suffix ||
+      std::ranges::all_of(request.prompts, [](const Prompt& prompt) { return prompt.ids.empty(); })) {
+    return;
+  }
+  throw ApiError(400, "'suffix' needs 'prompt' as text, not as token ids", "suffix");
+}
+
 // What is told of the prompt is told with the whole answer.
 void read_prompt_logprobs(GenerationRequest& request) {
   if (request.prompt_logprobs >= 0 && request.stream) {
@@ -123,6 +131,7 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
   if (body.contains("stream_options") && !body["stream_options"].is_null() && !request.stream) {
     throw ApiError(400, "'stream_options' is allowed with 'stream': true only", "stream_options");
   }
+  check_suffix(request);
   read_tools(request);
   read_prompt_logprobs(request);
   check_continuation(request);

@@ -69,8 +69,9 @@ struct GenerationRequest {
   int32_t top_logprobs = 0;
   int32_t prompt_logprobs = -1;  // vLLM's: tell those of the prompt and so many most likely tokens
 
-  std::vector<Prompt> prompts;  // completions and embeddings
-  bool echo = false;            // completions: the prompt's text comes before the answer
+  std::vector<Prompt> prompts;        // completions and embeddings
+  std::optional<std::string> suffix;  // completions: what stands behind the answer
+  bool echo = false;                  // completions: the prompt's text comes before the answer
 
   // Embeddings.
   bool base64 = false;     // else numbers

@@ -306,7 +306,8 @@ constexpr std::string_view kFixedSchemas = R"json({
 std::string openapi_document(const Json& engine_info) {
   const SchemaLimits limits{.vocabulary_size = engine_info["model"]["vocabulary_size"],
                             .max_model_len = engine_info["limits"]["max_model_len"],
-                            .embedding_length = engine_info["model"]["embedding_length"]};
+                            .embedding_length = engine_info["model"]["embedding_length"],
+                            .infill = engine_info["model"]["infill"]};
   Json document;
   document["openapi"] = "3.1.0";
   document["info"] = Json{{"title", "inflight"},

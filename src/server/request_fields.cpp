@@ -24,9 +24,10 @@ constexpr double kTenantsMax = 4096;  // of the C interface
 
 // In the schemas, $NAME stands for a number of the model, see SchemaLimits.
 constexpr std::string_view kPromptSchema =
-    R"({"anyOf": [{"type": "string", "minLength": 1},
+    R"({"anyOf": [{"type": "string", "minLength": $PROMPT_BYTES},
         {"$ref": "#/components/schemas/TokenIds"},
-        {"type": "array", "minItems": 1, "maxItems": 128, "items": {"$ref": "#/components/schemas/Prompt"}}]})";
+        {"type": "array", "minItems": 1, "maxItems": 128, "items": {"anyOf": [
+          {"type": "string", "minLength": $PROMPT_BYTES}, {"$ref": "#/components/schemas/TokenIds"}]}}]})";
 constexpr std::string_view kEmbeddingInputSchema =
     R"({"anyOf": [{"type": "string", "minLength": 1},
         {"$ref": "#/components/schemas/TokenIds"},
@@ -94,6 +95,10 @@ constexpr Field kFields[] = {
         "model", kAllEndpoints, 1024, [](Request& r) -> std::string& { return r.model; },
         "Name of the served model, see /v1/models; may be left out"),
     custom("prompt", kCompletions, read_prompts, kPromptSchema, "Text, texts, token ids, or lists of token ids"),
+    custom("suffix", kCompletions, read_suffix, R"({"type": "$SUFFIX_TYPE"})",
+           "The text behind the answer, which is written to stand between 'prompt', a text that may be empty then, and "
+           "it; "
+           "for models that were trained to insert (fill in the middle)"),
     custom("input", kEmbeddings, read_embedding_input, kEmbeddingInputSchema,
            "Text, texts, token ids, or lists of token ids"),
     custom("encoding_format", kEmbeddings, read_encoding_format, R"({"type": "string", "enum": ["float", "base64"]})",
@@ -368,7 +373,6 @@ constexpr Field kFields[] = {
     unsupported("web_search_options", kChat, "null", "there is no web search here"),
     unsupported("functions", kChat, "null", "use 'tools'"),
     unsupported("function_call", kChat, "null", "use 'tool_choice'"),
-    unsupported("suffix", kCompletions, "null", "insertion is not available"),
     unsupported("prompt", kResponses, "null", "prompt templates are not stored: send the conversation as input"),
     unsupported("top_logprobs", kResponses, "0", "log probabilities are told by /v1/chat/completions"),
 
@@ -393,9 +397,9 @@ constexpr Field kFields[] = {
 };
 
 // What no field's own schema can say. Not said: that a prompt leaves a token to answer, sums and orders of numbers
-// (best_of and n, min_tokens and max_tokens, prompts times answers), that tool_choice names one of the tools, and what
-// the help texts say of 'stream' and of the structured outputs: with more rules than these, programs that make requests
-// from the document give up.
+// (best_of and n, min_tokens and max_tokens, prompts times answers), what 'suffix' asks of 'prompt', that tool_choice
+// names one of the tools, and what the help texts say of 'stream' and of the structured outputs: with more rules than
+// these, programs that make requests from the document give up.
 struct Rule {
   unsigned endpoints;
   std::string_view schema;
@@ -562,7 +566,9 @@ std::string with_limits(std::string_view schema, const SchemaLimits& limits) {
       {"$PROMPT_TOKENS", std::to_string(limits.max_model_len)},
       {"$LAST_TOKEN", std::to_string(limits.vocabulary_size - 1)},
       {"$TOKEN_PATTERN", pattern_up_to(limits.vocabulary_size - 1)},
-      {"$EMBEDDING_LENGTH", std::to_string(limits.embedding_length)}};
+      {"$EMBEDDING_LENGTH", std::to_string(limits.embedding_length)},
+      {"$SUFFIX_TYPE", limits.infill ? "string" : "null"},
+      {"$PROMPT_BYTES", limits.infill ? "0" : "1"}};
   for (const auto& [name, value] : values) {
     for (size_t at = text.find(name); at != std::string::npos; at = text.find(name)) {
       text.replace(at, name.size(), value);

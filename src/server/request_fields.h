@@ -55,13 +55,14 @@ struct SchemaLimits {
   int32_t vocabulary_size = 0;
   int32_t max_model_len = 0;  // tokens of prompt and answer
   int32_t embedding_length = 0;
+  bool infill = false;  // whether the model was trained to insert
 };
 
 // JSON Schema of an endpoint's request body.
 [[nodiscard]] Json request_schema(unsigned endpoint, const SchemaLimits& limits);
 
-// A schema's text with the model's numbers for $PROMPT_TOKENS, $LAST_TOKEN, $TOKEN_PATTERN (of ids as text) and
-// $EMBEDDING_LENGTH.
+// A schema's text with the model's numbers for $PROMPT_TOKENS, $LAST_TOKEN, $TOKEN_PATTERN (of ids as text),
+// $EMBEDDING_LENGTH, $SUFFIX_TYPE and $PROMPT_BYTES (the least of a completion's prompt).
 [[nodiscard]] std::string with_limits(std::string_view schema, const SchemaLimits& limits);
 
 }  // namespace inflight::server

@@ -23,15 +23,21 @@ std::unique_ptr<Tokenizer> Tokenizer::create(const VocabularyData& data) {
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  std::vector<TokenId> ids;
+  if (options.add_special && vocabulary_.add_bos()) ids.push_back(*vocabulary_.bos());
+  encode_parts(text, options.parse_special, true, ids);
+  if (options.add_special && vocabulary_.add_eos()) ids.push_back(*vocabulary_.eos());
+  return ids;
+}
+
+void Tokenizer::encode_parts(std::string_view text, bool parse_special, bool after_special,
+                             std::vector<TokenId>& ids) const {
   if (text.size() > limits::kPromptBytesMax) {
     fail(ErrorCode::InvalidArgument, "the text has {} bytes, allowed: {}", text.size(), limits::kPromptBytesMax);
   }
-  std::vector<TokenId> ids;
-  if (options.add_special && vocabulary_.add_bos()) ids.push_back(*vocabulary_.bos());
-  bool after_special = true;
   size_t done = 0;
   while (done < text.size()) {
-    const auto match = special_tokens_.find(text, done, options.parse_special);
+    const auto match = special_tokens_.find(text, done, parse_special);
     const size_t end = match ? match->offset : text.size();
     if (end > done) {
       encode_text(text.substr(done, end - done), after_special, ids);
@@ -43,7 +49,19 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
     done = match->offset + match->length;
     if (vocabulary_.strips_behind(match->id)) done = std::min(text.find_first_not_of(" \t\n\v\f\r", done), text.size());
   }
-  if (options.add_special && vocabulary_.add_eos()) ids.push_back(*vocabulary_.eos());
+}
+
+std::vector<TokenId> Tokenizer::encode_infill(std::string_view before, std::string_view behind,
+                                              const EncodeOptions& options) const {
+  const auto marks = vocabulary_.infill_tokens();
+  if (!marks) fail(ErrorCode::Unsupported, "the model's vocabulary has no tokens that mark an insertion (fim_prefix)");
+  std::vector<TokenId> ids;
+  if (options.add_special && vocabulary_.add_bos()) ids.push_back(*vocabulary_.bos());
+  ids.push_back(marks->prefix);
+  encode_parts(before, options.parse_special, true, ids);
+  ids.push_back(marks->suffix);
+  encode_parts(behind, options.parse_special, false, ids);
+  ids.push_back(marks->middle);
   return ids;
 }
 

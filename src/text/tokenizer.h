@@ -36,6 +36,14 @@ class Tokenizer {
   // ERRORS: InvalidArgument for more than limits::kPromptBytesMax bytes.
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  // The prompt for what stands between two texts, either of which may be empty (fill in the middle): the mark of the
+  // text before, that text, the mark of the text behind, that text, and the mark of the middle, which is what the model
+  // writes. The text behind goes on: where texts get a space in front, it gets none. SOURCE: Bavarian et al. 2022 (the
+  // order prefix, suffix, middle), CodeLlama's own tokenizer (no space). ERRORS: Unsupported where the vocabulary has
+  // no such marks; as encode().
+  [[nodiscard]] std::vector<TokenId> encode_infill(std::string_view before, std::string_view behind,
+                                                   const EncodeOptions& options = {}) const;
+
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
 
  protected:
@@ -48,6 +56,9 @@ class Tokenizer {
   void encode_bytes(std::string_view bytes, std::vector<TokenId>& ids) const;
 
  private:
+  // encode() of a text, which need not be the whole prompt.
+  void encode_parts(std::string_view text, bool parse_special, bool after_special, std::vector<TokenId>& ids) const;
+
   Vocabulary vocabulary_;
   SpecialTokens special_tokens_;
 };

@@ -15,7 +15,7 @@ namespace {
 
 // Files often state only one of the tokens that end an answer, and not always as control tokens; llama.cpp goes by such
 // names, too.
-constexpr std::array<std::string_view, 19> kEndNames = {"<|im_end|>",
+constexpr std::array<std::string_view, 28> kEndNames = {"<|im_end|>",
                                                         "<|endoftext|>",
                                                         "<|eot_id|>",
                                                         "<|end|>",
@@ -33,7 +33,38 @@ constexpr std::array<std::string_view, 19> kEndNames = {"<|im_end|>",
                                                         "<end_of_utterance>",
                                                         "<|calls|>",
                                                         "[e~[",
+                                                        "<|fim_pad|>",
+                                                        "<fim_pad>",
+                                                        "<fim-pad>",
+                                                        "<|fim_repo|>",
+                                                        "<|repo_name|>",
+                                                        "<fim-repo>",
+                                                        "<reponame>",
+                                                        "<|file_sep|>",
+                                                        "<|file_separator|>",
                                                         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
+
+// What insertions are marked with where the file does not say: the names of Qwen, StarCoder and Granite, SantaCoder,
+// DeepSeek, CodeLlama, GLM, Falcon. Control tokens like the ends of answers.
+struct InfillNames {
+  std::string_view prefix, suffix, middle;
+};
+constexpr std::array<InfillNames, 8> kInfillNames = {{
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+    {"<\uFF5Cfim\u2581begin\uFF5C>", "<\uFF5Cfim\u2581hole\uFF5C>", "<\uFF5Cfim\u2581end\uFF5C>"},
+    {"\u2581<PRE>", "\u2581<SUF>", "\u2581<MID>"},
+    {"<PRE>", "<SUF>", "<MID>"},
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+    {"<|prefix|>", "<|suffix|>", "<|middle|>"},
+}};
+
+bool is_infill_name(std::string_view text) {
+  return std::ranges::any_of(kInfillNames, [text](const InfillNames& names) {
+    return text == names.prefix || text == names.suffix || text == names.middle;
+  });
+}
 
 bool is_end_name(std::string_view text) { return std::ranges::find(kEndNames, text) != kEndNames.end(); }
 
@@ -71,6 +102,7 @@ Vocabulary::Vocabulary(const VocabularyData& data) : kind_(kind_of(data.model)),
   read_tokens(data);
   read_special_tokens(data);
   find_end_tokens(data);
+  find_infill_tokens(data);
 }
 
 void Vocabulary::read_tokens(const VocabularyData& data) {
@@ -83,7 +115,8 @@ void Vocabulary::read_tokens(const VocabularyData& data) {
   for (TokenId id = 0; id < size(); ++id) {
     ids_.emplace(text(id), id);
     TokenType& type = types_[static_cast<size_t>(id)];
-    if (is_end_name(text(id))) type = TokenType::Control;
+    const bool marks = id == data.infill_prefix || id == data.infill_suffix || id == data.infill_middle;
+    if (marks || is_end_name(text(id)) || is_infill_name(text(id))) type = TokenType::Control;
     const auto byte = type == TokenType::Byte ? parse_byte_token(text(id)) : std::nullopt;
     if (byte) {
       bytes_.append(std::string(1, static_cast<char>(*byte)));
@@ -116,6 +149,15 @@ void Vocabulary::find_end_tokens(const VocabularyData& data) {
   std::ranges::sort(end_tokens_);
   const auto repeated = std::ranges::unique(end_tokens_);
   end_tokens_.erase(repeated.begin(), repeated.end());
+}
+
+void Vocabulary::find_infill_tokens(const VocabularyData& data) {
+  const auto take = [this](std::optional<TokenId> prefix, std::optional<TokenId> suffix,
+                           std::optional<TokenId> middle) {
+    if (prefix && suffix && middle && !infill_tokens_) infill_tokens_ = InfillTokens{*prefix, *suffix, *middle};
+  };
+  take(data.infill_prefix, data.infill_suffix, data.infill_middle);
+  for (const InfillNames& names : kInfillNames) take(find(names.prefix), find(names.suffix), find(names.middle));
 }
 
 void Vocabulary::read_special_tokens(const VocabularyData& data) {

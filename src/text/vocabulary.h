@@ -20,6 +20,11 @@ namespace inflight {
 // for characters that are none.
 enum class VocabularyKind : uint8_t { SentencePiece, ByteLevelBpe, CharacterBpe };
 
+// The tokens of an insertion: before the text ahead of it, before the text behind it, before what is inserted.
+struct InfillTokens {
+  TokenId prefix, suffix, middle;
+};
+
 class Vocabulary {
  public:
   // ERRORS: Unsupported for another model than "llama", "gpt2" and "gemma4"; CorruptFile for no tokens, arrays of
@@ -58,6 +63,8 @@ class Vocabulary {
   // What ends an answer, ascending: eos, the file's end of turn and of message, and tokens with a name that can mean
   // nothing else.
   [[nodiscard]] const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
+  // Of models that were trained to insert (fill in the middle).
+  [[nodiscard]] std::optional<InfillTokens> infill_tokens() const { return infill_tokens_; }
   // What the model never answers with, whatever a request wants.
   [[nodiscard]] const std::vector<TokenId>& suppressed_tokens() const { return suppressed_tokens_; }
   // Whether encoding with special tokens begins and ends with them; only true with the id present.
@@ -92,6 +99,7 @@ class Vocabulary {
   void read_tokens(const VocabularyData& data);
   void read_special_tokens(const VocabularyData& data);
   void find_end_tokens(const VocabularyData& data);
+  void find_infill_tokens(const VocabularyData& data);
 
   VocabularyKind kind_ = VocabularyKind::SentencePiece;
   Strings texts_;
@@ -100,6 +108,7 @@ class Vocabulary {
   std::unordered_map<std::string_view, TokenId> ids_;  // keys view texts_
   std::array<TokenId, 256> byte_ids_{};                // -1: none
   std::optional<TokenId> bos_, eos_, unknown_;
+  std::optional<InfillTokens> infill_tokens_;
   std::vector<TokenId> end_tokens_, suppressed_tokens_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false, strips_behind_special_ = false;
 };

@@ -201,6 +201,8 @@ class Python(unittest.TestCase):
         self.assertEqual(sum(len(output.prompt_logprobs) for output in outputs), outputs[0].prompt_token_count - 1)
         ids = engine.tokenize("Once upon a time")
         self.assertEqual(engine.detokenize(ids), "Once upon a time")
+        with self.assertRaisesRegex(inflight.Error, "no tokens that mark an insertion"):
+            engine.infill_tokenize("def f(", ")")
         self.assertEqual(engine.generate(ids, max_tokens=8), engine.generate("Once upon a time", max_tokens=8))
         forced = list(engine.submit(ids, max_tokens=3, logit_bias={ids[0]: 100.0}, ignore_eos=True))
         self.assertEqual([token for output in forced for token in output.token_ids], [ids[0]] * 3)

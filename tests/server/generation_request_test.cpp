@@ -51,6 +51,8 @@ TEST(GenerationRequest, ReadsACompletion) {
   EXPECT_EQ(request.params.ignore_eos, 1);
   EXPECT_EQ(request.params.priority, -4);
   EXPECT_EQ(request.cache_salt, "s");
+  EXPECT_EQ(request.suffix, std::nullopt);
+  EXPECT_EQ(read(R"({"prompt": ["", "x"], "suffix": ""})", kCompletions).suffix, "");
 }
 
 TEST(GenerationRequest, ReadsEveryGenerationOption) {
@@ -172,7 +174,9 @@ TEST(GenerationRequest, NamesTheFieldAtFault) {
       {kCompletions, R"({"prompt": "x", "stream": true, "stream_options": {"a": 1}})", "stream_options.a", "unknown"},
       {kCompletions, R"({"prompt": "x", "tempratur": 1})", "tempratur", "unknown field"},
       {kCompletions, R"({"prompt": "x", "messages": []})", "messages", "unknown field"},
-      {kCompletions, R"({"prompt": "x", "suffix": "y"})", "suffix", "not supported"},
+      {kCompletions, R"({"prompt": "x", "suffix": 5})", "suffix", "a string is expected"},
+      {kCompletions, R"({"prompt": ["x", [1]], "suffix": "y"})", "suffix", "'prompt' as text"},
+      {kChat, chat + R"("suffix": "y"})", "suffix", "unknown field"},
       {kCompletions, R"({"prompt": "x", "model": 4})", "model", "string"},
       {kCompletions, R"({"prompt": "x", "stop_token_ids": 4})", "stop_token_ids", "array"},
       {kCompletions, R"({"prompt": "x", "priority": 3000000000})", "priority", "3000000000"},

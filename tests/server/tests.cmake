@@ -32,5 +32,6 @@ set_tests_properties(server_structured PROPERTIES LABELS server SKIP_RETURN_CODE
 set_tests_properties(server_openai_sdk PROPERTIES SKIP_RETURN_CODE 77)
 inflight_python_test(server_bench_serve server server/bench_serve_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_tools server server/tools_test.py $<TARGET_FILE:inflight> ${INFLIGHT_SHARED_DATA})
+inflight_python_test(server_infill server server/infill_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_reasoning server server/reasoning_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_docs server server/docs_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR})

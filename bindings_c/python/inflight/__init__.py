@@ -21,12 +21,11 @@ import collections.abc
 import ctypes
 import dataclasses
 import json
-import operator
 import os
 import threading
 import typing
 
-from . import _handles, _native
+from . import _handles, _native, _values
 
 _library = _handles.library
 __version__: str = _library.inflight_version().decode()
@@ -76,12 +75,6 @@ class EngineFailed(Error):
 
 _ERRORS: dict[int, type[Error]] = {10: InvalidArgument, 11: NotFound, 12: Unsupported, 50: Rejected, 60: EngineFailed}
 
-_Path = typing.Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
-_Text = typing.Union[str, bytes, bytearray]  # bytes: UTF-8
-_TEXTS = (str, bytes, bytearray)
-_Setter = typing.Callable[[typing.Any, typing.List[object]], None]  # of an option; what it must keep alive goes to the list
-
-
 def _error(status: int, message: bytes) -> Error:
     return _ERRORS.get(status, Error)(status, message.decode(errors="replace"))
 
@@ -100,79 +93,6 @@ def _bytes(read: typing.Callable[..., int], capacity: int = 4096) -> bytes:
         if _check(read(buffer, capacity, ctypes.byref(length))) == _native.OK:
             return buffer.raw[: length.value]
         capacity = length.value + 4096  # it may grow between two calls
-
-
-# ctypes cuts a number to the bits of its C type and the library reads a text up to a NUL: what does not fit is refused here.
-
-def _integer(name: str, value: typing.Any, kind: typing.Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type") from None
-    bits = 8 * ctypes.sizeof(kind)
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind(-1).value < 0 else (0, (1 << bits) - 1)
-    if not low <= number <= high:
-        raise ValueError(f"{name} is {number}, allowed: {low} to {high}")
-    return number
-
-
-def _ids(name: str, values: typing.Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
-    ids = list(values)
-    try:
-        ids = [operator.index(value) for value in ids]  # NumPy's integers, too
-    except TypeError:
-        pass  # said below
-    for extreme in (min(ids), max(ids)) if ids else ():
-        _integer(f"an entry of {name}", extreme, ctypes.c_int32)
-    return (ctypes.c_int32 * len(ids))(*ids)
-
-
-def _utf8(text: _Text) -> bytes:
-    return text.encode() if isinstance(text, str) else bytes(text)
-
-
-def _string(name: str, value: _Text) -> bytes:
-    if not isinstance(value, _TEXTS):
-        raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type")
-    data = _utf8(value)
-    if b"\0" in data:
-        raise ValueError(f"{name} is {os.fsdecode(data)!r}, allowed: text without NUL")
-    return data
-
-
-def _strings(name: str, values: typing.Sequence[_Text]) -> ctypes.Array[ctypes.c_char_p]:
-    return (ctypes.c_char_p * len(values))(*[_string(name, value) for value in values])
-
-
-def _path(name: str, value: _Path) -> bytes:
-    return _string(name, os.fsencode(value))
-
-
-def _fill(params: ctypes.Structure, options: typing.Mapping[str, typing.Any],
-          special: typing.Mapping[str, _Setter]) -> list[object]:
-    """Sets a parameter struct's fields by name; what they point to is returned, to be kept alive."""
-    kept: list[object] = []
-    fields = {field[0]: field[1] for field in params._fields_}
-    for name, value in options.items():
-        if name in special:
-            special[name](value, kept)
-        elif name not in fields or name.startswith(("reserved", "struct_size", "prompt_length")) or name.endswith("_count"):
-            raise TypeError(f"unknown option '{name}'")
-        elif value is not None:
-            names = _native.ENUMERATIONS.get(name, {})
-            if names and isinstance(value, str):
-                if value not in names:
-                    raise ValueError(f"{name} is {value!r}, allowed: {', '.join(names)}")
-                value = names[value]
-            if fields[name] in _native.INTEGERS:
-                value = _integer(name, value, fields[name])
-            elif fields[name] is ctypes.c_char_p:
-                value = _string(name, value)
-            try:
-                setattr(params, name, value)
-            except TypeError:
-                raise TypeError(f"option '{name}' is {value!r}, which is of a wrong type") from None
-    return kept
 
 
 @dataclasses.dataclass
@@ -240,7 +160,7 @@ class Stream:
 
     def next(self, timeout_ms: int = -1) -> typing.Optional[Output]:
         """The next Output; None when the time ran out, which less than 0 never does. StopIteration: the answer is complete."""
-        timeout_ms = _integer("timeout_ms", timeout_ms, ctypes.c_int32)
+        timeout_ms = _values.integer("timeout_ms", timeout_ms, ctypes.c_int32)
         return _handles.patiently(self._read_by_steps if self._engine._host_driven else self._read, timeout_ms)
 
     def _read(self, timeout_ms: int) -> typing.Optional[Output]:
@@ -341,7 +261,7 @@ class Engine:
     schedule_policy, kv_cache_dtype="q8_0", ...; `progress(fraction, what)` is told how far loading has come (return True to
     give up; what it raises does, too); `lora_modules`: {name: path} of LoRA adapters, which submit() takes as `lora_name`."""
 
-    def __init__(self, model: _Path, **options: typing.Any) -> None:
+    def __init__(self, model: _values.Path, **options: typing.Any) -> None:
         if _handles.forked():
             raise Unsupported(12, "an engine cannot be made in a process forked from one that has made engines, allowed: one "
                               "that is started, as by multiprocessing's \"spawn\"")
@@ -359,14 +279,15 @@ class Engine:
                     raised.append(error)
                     return 1
 
-        def set_loras(modules: typing.Optional[collections.abc.Mapping[str, _Path]], kept: list[object]) -> None:
-            array = _strings("lora_modules", [_string("lora_modules", name) + b"=" + _path("lora_modules", path)
-                                              for name, path in (modules or {}).items()])
+        def set_loras(modules: typing.Optional[collections.abc.Mapping[str, _values.Path]], kept: list[object]) -> None:
+            array = _values.strings("lora_modules", [
+                _values.string("lora_modules", name) + b"=" + _values.path_of("lora_modules", path)
+                for name, path in (modules or {}).items()])
             kept.append(array)
             params.lora_modules = ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p))
             params.lora_module_count = len(array)
 
-        kept = _fill(params, {"model": _path("model", model), **options}, {"lora_modules": set_loras})
+        kept = _values.fill(params, {"model": _values.path_of("model", model), **options}, {"lora_modules": set_loras})
         params.progress = _native.ProgressFunction(tell)
         self._host_driven = bool(params.host_driven)
         self._handle = _handles.EngineHandle()
@@ -406,31 +327,41 @@ class Engine:
     def _text(self, function: typing.Callable[..., int], *arguments: object) -> str:
         return self._bytes(function, *arguments).decode(errors="replace")
 
-    def submit(self, prompt: typing.Union[_Text, typing.Iterable[int]], **options: typing.Any) -> Stream:
+    def _token_ids(self, function: typing.Callable[..., int], capacity: int, *arguments: object) -> list[int]:
+        """What such a function writes, once where there are at most `capacity` ids."""
+        count = ctypes.c_size_t()
+        while True:
+            ids = (ctypes.c_int32 * capacity)()
+            if self._call(function, *arguments, ids, capacity, ctypes.byref(count)) == _native.OK:
+                return ids[: count.value]
+            capacity = count.value
+
+    def submit(self, prompt: typing.Union[_values.Text, typing.Iterable[int]], **options: typing.Any) -> Stream:
         """One request; returns at once with its Stream. `prompt`: text or token ids. Options as inflight_request_params_t:
         max_tokens, temperature, top_p, top_k, min_p, seed, n, stop, stop_token_ids, logit_bias {id: bias}, bad_words,
         structured_json, structured_regex, lora_name, prediction, ..."""
         params = _native.RequestParams()
         _check(_library.inflight_params_init(_native.PARAMS_REQUEST, ctypes.byref(params), ctypes.sizeof(params)))
 
-        def texts(name: str, count_name: str) -> _Setter:
+        def texts(name: str, count_name: str) -> _values.Setter:
             def put(values: typing.Any, kept: list[object]) -> None:
-                array = _strings(name, [values] if isinstance(values, _TEXTS) else ([] if values is None else list(values)))
+                several = [values] if isinstance(values, _values.TEXTS) else [] if values is None else list(values)
+                array = _values.strings(name, several)
                 kept.append(array)
                 setattr(params, name, ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p)))
                 setattr(params, count_name, len(array))
             return put
 
-        def ids(name: str, count_name: str) -> _Setter:
+        def ids(name: str, count_name: str) -> _values.Setter:
             def put(values: typing.Any, _: list[object]) -> None:
-                array = _ids(name, [] if values is None else values)
+                array = _values.ids_of(name, [] if values is None else values)
                 setattr(params, name, array)
                 setattr(params, count_name, len(array))
             return put
 
         def bias(values: typing.Any, _: list[object]) -> None:
             values = dict(values or {})
-            params.logit_bias_ids = _ids("logit_bias", values.keys())
+            params.logit_bias_ids = _values.ids_of("logit_bias", values.keys())
             params.logit_biases = (ctypes.c_float * len(values))(*values.values())
             params.logit_bias_count = len(values)
 
@@ -438,12 +369,12 @@ class Engine:
                    "structured_choice": texts("structured_choice", "structured_choice_count"),
                    "dry_sequence_breakers": texts("dry_sequence_breakers", "dry_sequence_breaker_count"),
                    "stop_token_ids": ids("stop_token_ids", "stop_token_id_count"), "logit_bias": bias}
-        if isinstance(prompt, _TEXTS):
-            data = _utf8(prompt)
+        if isinstance(prompt, _values.TEXTS):
+            data = _values.utf8(prompt)
             params.prompt, params.prompt_length = data, len(data)
         else:
             ids("prompt_ids", "prompt_id_count")(list(prompt), [])
-        kept = _fill(params, options, special)
+        kept = _values.fill(params, options, special)
         stream = Stream(self, params.n)
         try:
             self._call(_library.inflight_engine_submit, ctypes.byref(params), ctypes.byref(stream._handle.raw))
@@ -453,12 +384,12 @@ class Engine:
         del kept  # read before the call returned
         return stream
 
-    def generate(self, prompt: typing.Union[_Text, typing.Iterable[int]], **options: typing.Any) -> str:
+    def generate(self, prompt: typing.Union[_values.Text, typing.Iterable[int]], **options: typing.Any) -> str:
         """The whole text of one answer; submit(...).texts() gives those of several."""
         with self.submit(prompt, **options) as stream:
             return stream.text()
 
-    def embed(self, prompt: typing.Union[_Text, typing.Iterable[int]], pooling: str = "model") -> list[float]:
+    def embed(self, prompt: typing.Union[_values.Text, typing.Iterable[int]], pooling: str = "model") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last", "mean" or as the model's file states."""
         with self.submit(prompt, pooling=pooling) as stream:
             return list(stream._outputs())[-1].embedding or []
@@ -467,37 +398,39 @@ class Engine:
         """Forgets the stored prefixes that no running request uses."""
         self._call(_library.inflight_engine_reset_prefix_cache)
 
-    def load_lora_adapter(self, lora_name: str, lora_path: _Path) -> None:
+    def load_lora_adapter(self, lora_name: str, lora_path: _values.Path) -> None:
         """From now on requests may name it; the engine needs max_loras or lora_modules."""
-        self._call(_library.inflight_engine_load_lora_adapter, _string("lora_name", lora_name),
-                   _path("lora_path", lora_path))
+        self._call(_library.inflight_engine_load_lora_adapter, _values.string("lora_name", lora_name),
+                   _values.path_of("lora_path", lora_path))
 
     def unload_lora_adapter(self, lora_name: str) -> None:
         """Requests that use it go on."""
-        self._call(_library.inflight_engine_unload_lora_adapter, _string("lora_name", lora_name))
+        self._call(_library.inflight_engine_unload_lora_adapter, _values.string("lora_name", lora_name))
 
     def step(self) -> bool:
         """With host_driven=True: one step in this thread; False when nothing is to be done."""
         with self._stepping:
             return self._call(_library.inflight_engine_step) == _native.OK
 
-    def tokenize(self, text: _Text, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
-        data = _utf8(text)
-        capacity, count = len(data) + 8, ctypes.c_size_t()
-        while True:
-            ids = (ctypes.c_int32 * capacity)()
-            if self._call(_library.inflight_tokenize, data, len(data), add_special_tokens, parse_special_tokens, ids,
-                          capacity, ctypes.byref(count)) == _native.OK:
-                return ids[: count.value]
-            capacity = count.value
+    def tokenize(self, text: _values.Text, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
+        data = _values.utf8(text)
+        return self._token_ids(_library.inflight_tokenize, len(data) + 8, data, len(data), add_special_tokens,
+                         parse_special_tokens)
+
+    def infill_tokenize(self, prefix: _values.Text, suffix: _values.Text, add_special_tokens: bool = True,
+                        parse_special_tokens: bool = True) -> list[int]:
+        """The prompt for what stands between two texts, of a model that was trained to insert."""
+        before, behind = _values.utf8(prefix), _values.utf8(suffix)
+        return self._token_ids(_library.inflight_infill_tokenize, len(before) + len(behind) + 16, before, len(before), behind,
+                         len(behind), add_special_tokens, parse_special_tokens)
 
     def detokenize(self, ids: typing.Sequence[int]) -> str:
-        array = _ids("ids", ids)
+        array = _values.ids_of("ids", ids)
         return self._text(_library.inflight_detokenize, array, len(array))
 
     def token_text(self, token_id: int) -> bytes:
         """What one token stands for: its bytes, which need not be whole characters, or a control token's name."""
-        token_id = _integer("token_id", token_id, ctypes.c_int32)
+        token_id = _values.integer("token_id", token_id, ctypes.c_int32)
         return self._bytes(_library.inflight_token_text, token_id)
 
     def chat_render(self, messages: typing.Sequence[typing.Mapping[str, typing.Any]], **variables: typing.Any) -> str:
@@ -524,15 +457,15 @@ class Engine:
 
     def steps(self, since: int = 0) -> typing.Any:
         """The latest steps of the batch; see inflight_engine_steps_json()."""
-        since = _integer("since", since, ctypes.c_uint64)
+        since = _values.integer("since", since, ctypes.c_uint64)
         return json.loads(self._text(_library.inflight_engine_steps_json, since))
 
     def set_policy(self, spec: str) -> None:
-        self._call(_library.inflight_engine_set_policy, _string("spec", spec))
+        self._call(_library.inflight_engine_set_policy, _values.string("spec", spec))
 
     def set_policy_params(self, spec: str) -> None:
         """Parameters of a policy in force, "name:key=value,..."."""
-        self._call(_library.inflight_engine_set_policy_params, _string("spec", spec))
+        self._call(_library.inflight_engine_set_policy_params, _values.string("spec", spec))
 
     def configure(self, **limits: typing.Any) -> None:
         """Changes limits while requests run: max_num_seqs, max_num_batched_tokens, ...; see inflight_engine_configure()."""
@@ -584,9 +517,9 @@ def set_log(function: typing.Optional[typing.Callable[[str, str], object]], leve
 atexit.register(set_log, None)  # no thread may call an interpreter that ends
 
 
-def load_plugin(path: _Path) -> None:
+def load_plugin(path: _values.Path) -> None:
     """Makes a plugin file's policies known by name."""
-    _check(_library.inflight_plugin_load(_path("path", path)))
+    _check(_library.inflight_plugin_load(_values.path_of("path", path)))
 
 
 def simulate(**spec: typing.Any) -> typing.Any:

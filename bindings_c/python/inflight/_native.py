@@ -127,6 +127,8 @@ _FUNCTIONS = {
     "inflight_stream_next": [c_void_p, c_int32, POINTER(StreamEvent)],
     "inflight_stream_set_notify": [c_void_p, NotifyFunction, c_void_p],
     "inflight_tokenize": [c_void_p, c_char_p, c_size_t, c_uint8, c_uint8, POINTER(c_int32), c_size_t, POINTER(c_size_t)],
+    "inflight_infill_tokenize": [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t, c_uint8, c_uint8, POINTER(c_int32),
+                                 c_size_t, POINTER(c_size_t)],
     "inflight_detokenize": [c_void_p, POINTER(c_int32), c_size_t, *_TEXT_RESULT],
     "inflight_token_text": [c_void_p, c_int32, *_TEXT_RESULT],
     "inflight_last_rejection": [POINTER(c_int32)],

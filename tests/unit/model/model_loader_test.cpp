@@ -465,6 +465,8 @@ TEST(ReadVocabulary, HasEveryField) {
   writer.key_string("tokenizer.ggml.pre", "default").key_strings("tokenizer.ggml.merges", {"a b", "ab c"});
   writer.key_u32("tokenizer.ggml.eot_token_id", 299).key_u32("tokenizer.ggml.eom_token_id", 4);
   writer.key_u32("tokenizer.ggml.unknown_token_id", 0);
+  writer.key_u32("tokenizer.ggml.fim_pre_token_id", 7).key_u32("tokenizer.ggml.prefix_token_id", 8);
+  writer.key_u32("tokenizer.ggml.suffix_token_id", 9).key_u32("tokenizer.ggml.fim_mid_token_id", 300);
   writer.key_i32s("tokenizer.ggml.suppress_tokens", {299, -1, 300, 0});
   writer.key_bool("tokenizer.ggml.add_bos_token", true).key_bool("tokenizer.ggml.add_space_prefix", false);
   writer.key_string("tokenizer.chat_template", "{{ messages }}");
@@ -486,6 +488,9 @@ TEST(ReadVocabulary, HasEveryField) {
   EXPECT_EQ(data.eot, 299);
   EXPECT_EQ(data.eom, 4);
   EXPECT_EQ(data.unknown, 0);
+  EXPECT_EQ(data.infill_prefix, 7);
+  EXPECT_EQ(data.infill_suffix, 9) << "by its older name";
+  EXPECT_EQ(data.infill_middle, std::nullopt) << "no token";
   EXPECT_EQ(data.suppressed, (std::vector<TokenId>{299, 0})) << "those that are tokens";
   EXPECT_EQ(data.add_bos, true);
   EXPECT_EQ(data.add_eos, std::nullopt);

@@ -289,9 +289,33 @@ TEST(Vocabulary, KnowsEndTokensByTheirNames) {
     EXPECT_EQ(vocabulary.end_tokens().front(), 2);  // SentencePiece's own </s>
     return vocabulary.end_tokens().back() == id;
   };
-  for (const char* name : {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>",
-                           "<|eom_id|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>",
-                           "<turn|>", "<|tool_response>", "<|calls|>", "[e~[", "<｜end▁of▁sentence｜>"}) {
+  for (const char* name : {"<|im_end|>",
+                           "<|endoftext|>",
+                           "<|eot_id|>",
+                           "<|end|>",
+                           "<end_of_turn>",
+                           "<|end_of_text|>",
+                           "<|eom_id|>",
+                           "<|return|>",
+                           "<|call|>",
+                           "<EOT>",
+                           "_<EOT>",
+                           "[EOT]",
+                           "<end_of_utterance>",
+                           "<turn|>",
+                           "<|tool_response>",
+                           "<|calls|>",
+                           "[e~[",
+                           "<｜end▁of▁sentence｜>",
+                           "<|fim_pad|>",
+                           "<fim-pad>",
+                           "<fim_pad>",
+                           "<|fim_repo|>",
+                           "<|repo_name|>",
+                           "<fim-repo>",
+                           "<reponame>",
+                           "<|file_sep|>",
+                           "<|file_separator|>"}) {
     for (const TokenType type : {TokenType::Normal, TokenType::Control, TokenType::UserDefined}) {
       EXPECT_TRUE(ends_with(name, type)) << name << ", type " << static_cast<int>(type);
     }
@@ -315,6 +339,68 @@ TEST(Vocabulary, CollectsEndTokensOnce) {
   EXPECT_EQ(Vocabulary(data).end_tokens(), std::vector<TokenId>({259, 260, turn, done, call}));
   data.eot = message;  // whatever the file says
   EXPECT_EQ(Vocabulary(data).end_tokens(), std::vector<TokenId>({259, turn, done, call}));
+}
+
+// The names are those that llama.cpp takes for its fim_pre, fim_suf and fim_mid.
+TEST(Vocabulary, KnowsTheMarksOfInsertionsByTheirNames) {
+  const char* const marks[][3] = {{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+                                  {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+                                  {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+                                  {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
+                                  {"▁<PRE>", "▁<SUF>", "▁<MID>"},
+                                  {"<PRE>", "<SUF>", "<MID>"},
+                                  {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+                                  {"<|prefix|>", "<|suffix|>", "<|middle|>"}};
+  for (const auto& [prefix, suffix, middle] : marks) {
+    VocabularyData data = test::sentencepiece_vocabulary({"a"});
+    const TokenId last = test::add_token(data, middle, TokenType::Normal);
+    EXPECT_FALSE(Vocabulary(data).infill_tokens()) << "only " << middle;
+    const TokenId first = test::add_token(data, prefix, TokenType::Normal);
+    const TokenId second = test::add_token(data, suffix, TokenType::Control);
+    const Vocabulary vocabulary(data);
+    const auto found = vocabulary.infill_tokens();
+    ASSERT_TRUE(found) << prefix;
+    EXPECT_EQ(found->prefix, first);
+    EXPECT_EQ(found->suffix, second);
+    EXPECT_EQ(found->middle, last);
+    for (const TokenId id : {first, second, last}) EXPECT_TRUE(vocabulary.is_control(id)) << prefix;
+  }
+}
+
+TEST(Tokenizer, MarksInsertionsAsTheFileSays) {
+  VocabularyData data = test::sentencepiece_vocabulary({"a", "b"});
+  data.add_space_prefix = false;
+  EXPECT_EQ(test::error_of(ErrorCode::Unsupported, [&] { (void)Tokenizer::create(data)->encode_infill("a", "b"); }),
+            "the model's vocabulary has no tokens that mark an insertion (fim_prefix)");
+  for (const char* const name : {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"}) {
+    static_cast<void>(test::add_token(data, name, TokenType::Control));
+  }
+  const TokenId a = *Vocabulary(data).find("a"), b = *Vocabulary(data).find("b");
+  data.infill_middle = test::add_token(data, "<one>", TokenType::Normal);
+  data.infill_prefix = test::add_token(data, "<two>", TokenType::Normal);
+  const auto by_name = Vocabulary(data).infill_tokens();  // the file names two of three
+  EXPECT_EQ(by_name->suffix, *Vocabulary(data).find("<fim_suffix>"));
+  EXPECT_EQ(by_name->prefix, *Vocabulary(data).find("<fim_prefix>"));
+  data.infill_suffix = test::add_token(data, "<three>", TokenType::Normal);
+  const TokenId before = *data.infill_prefix, behind = *data.infill_suffix, middle = *data.infill_middle;
+  const auto tokenizer = Tokenizer::create(data);
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(tokenizer->encode_infill("aa", "b"), Ids({1, before, a, a, behind, b, middle}));  // 1: <s>
+  EXPECT_EQ(tokenizer->encode_infill("", "", {.add_special = false}), Ids({before, behind, middle}));
+  EXPECT_EQ(tokenizer->encode_infill("a", "<one>b", {.add_special = false}),
+            Ids({before, a, behind, middle, b, middle}));
+  // Strangers' text makes no marks.
+  const Ids plain = tokenizer->encode_infill("a", "<one>b", kPlain);
+  EXPECT_EQ(std::ranges::count(plain, middle), 1);
+  EXPECT_EQ(plain.back(), middle);
+  Ids expected = {before, a, behind};
+  const Ids text = tokenizer->encode("<one>b", kPlain);
+  expected.insert(expected.end(), text.begin(), text.end());
+  expected.push_back(middle);
+  EXPECT_EQ(plain, expected);
+  data.add_space_prefix = true;
+  const TokenId space = test::add_token(data, "▁", TokenType::Normal);
+  EXPECT_EQ(Tokenizer::create(data)->encode_infill("a", "b"), Ids({1, before, space, a, behind, b, middle}));
 }
 
 TEST(Tokenizer, TakesANameThatEndsTurnsForAControlToken) {

@@ -171,8 +171,10 @@ void bench_kernels(const KernelFlags& flags) {
     fail(ErrorCode::InvalidArgument, "--kernel is {}, allowed: {}", quote(flags.kernel), fmt::join(kLinearFiles, ", "));
   }
   Device device = Device::open({.spec = flags.device});
-  const std::string file = flags.kernel.empty() ? choose_linear_file(device) : flags.kernel;
-  LinearTrial trial(device, file);
+  PanelTypes types = 0;
+  for (const std::string& name : flags.types) types |= type_bit(static_cast<PanelType>(weight_type(name)));
+  const std::string file = flags.kernel.empty() ? choose_linear_file(device, types) : flags.kernel;
+  LinearTrial trial(device, file, types);
   if (const std::string wrong = verify_linear(trial); !wrong.empty()) fail(ErrorCode::Device, "{}: {}", file, wrong);
   const Limits limits{measure_read_bandwidth(device), measure_peak_flops(device), measure_peak_int8(device)};
   nlohmann::ordered_json all = {{"device", device.info().name},

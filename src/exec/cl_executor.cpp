@@ -24,10 +24,10 @@ int32_t compiled_units_a_chunk(const DeviceInfo& device, const ClExecutorOptions
 }
 
 // Of an adapter's matrices, which may come later, those of floats.
-uint64_t weight_types(const ModelWeights& weights, bool adapters) {
-  const auto bit = [](PanelType type) { return uint64_t{1} << static_cast<int>(type); };
-  uint64_t types = adapters ? bit(PanelType::F32) | bit(PanelType::F16) | bit(PanelType::BF16) : 0;
-  for (const WeightView* matrix : weight_matrices(weights)) types |= bit(panel_type(*matrix));
+PanelTypes weight_types(const ModelWeights& weights, bool adapters) {
+  PanelTypes types =
+      adapters ? type_bit(PanelType::F32) | type_bit(PanelType::F16) | type_bit(PanelType::BF16) : PanelTypes{0};
+  for (const WeightView* matrix : weight_matrices(weights)) types |= type_bit(panel_type(*matrix));
   return types;
 }
 

@@ -35,7 +35,8 @@ double flops_of(int32_t rows) { return 2.0 * rows * kTrialDepth * kTrialOutputs;
 
 // From how many rows on it is clearly faster than the own kernels, for all tried numbers; 0: not even with the most.
 void compare(Device& device, ClblastTrial& clblast, ClblastTrialResult& result) {
-  LinearTrial panels(device, choose_linear_file(device));
+  constexpr PanelTypes kTypes = type_bit(PanelType::F16);
+  LinearTrial panels(device, choose_linear_file(device, kTypes), kTypes);
   result.use.from_rows = 0;
   for (const int32_t rows : {kClblastTrialRows, 256, 64, 16}) {
     const LinearShape shape{PanelType::F16, kTrialOutputs, kTrialDepth, rows};

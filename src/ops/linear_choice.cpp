@@ -32,17 +32,43 @@ bool runs_groups(const DeviceInfo& info) {
 // Times of one file differ by this much from minute to minute: so a less specialised file has to be faster by more.
 constexpr double kClearly = 1.2;
 
-std::string trial_key(const DeviceInfo& info, const std::string& file) {
-  return "linear-" + program_cache_key(info, linear_trial_source(info, file));
+std::string trial_key(const DeviceInfo& info, const std::string& file, PanelType type) {
+  return "linear-" + program_cache_key(info, linear_trial_source(info, file, type_bit(type)));
 }
 
-// "mark decode_gb_per_second batch_gflops reason"
-void store_trial(const DeviceInfo& info, const LinearTrialResult& result) {
-  const std::string text =
-      fmt::format("{} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
-                  result.decode_gb_per_second, result.batch_gflops, result.reason.substr(0, kTrialReasonBytesMax));
-  BinaryCache(cache_folder()).store(trial_key(info, result.file), std::as_bytes(std::span(text)));
+template <typename Do>
+void for_each_type(PanelTypes types, Do&& act) {
+  for (const PanelType type : kPanelTypes) {
+    if ((types & type_bit(type)) != 0) act(type);
+  }
 }
+
+// "mark decode_gb_per_second batch_gflops reason", for each type; the times are of the first one.
+void store_trial(const DeviceInfo& info, LinearTrialResult result, PanelTypes types) {
+  for_each_type(types, [&](PanelType type) {
+    const std::string text =
+        fmt::format("{} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
+                    result.decode_gb_per_second, result.batch_gflops, result.reason.substr(0, kTrialReasonBytesMax));
+    BinaryCache(cache_folder()).store(trial_key(info, result.file, type), std::as_bytes(std::span(text)));
+    result.decode_gb_per_second = result.batch_gflops = 0;
+  });
+}
+
+LinearTrialResult stored_for(const DeviceInfo& info, const std::string& file, PanelType type) {
+  const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(trial_key(info, file, type));
+  if (!content) return {.file = file, .reason = {}};
+  std::istringstream stream(std::string(reinterpret_cast<const char*>(content->data()), content->size()));
+  stream.imbue(std::locale::classic());  // a program may have another one
+  const TrialMark mark = read_trial_mark(stream);
+  LinearTrialResult result{.file = file, .state = mark.state, .unfinished = mark.unfinished, .reason = {}};
+  stream >> result.decode_gb_per_second >> result.batch_gflops;
+  if (!stream) return {.file = file, .reason = {}};
+  std::getline(stream >> std::ws, result.reason, '\0');
+  if (mark.unfinished > 0) result.reason = kTrialNeverEnded;
+  return result;
+}
+
+bool to_be_tried(TrialState state) { return state == TrialState::Untried || state == TrialState::Running; }
 
 // linear.cl is used all the same where nothing else is good: choose_linear_file() says so.
 void warn_if_excluded(const DeviceInfo& info, const LinearTrialResult& result) {
@@ -50,13 +76,18 @@ void warn_if_excluded(const DeviceInfo& info, const LinearTrialResult& result) {
   warn_of_trial("kernel " + result.file, "not used", info.name, result.reason);
 }
 
-LinearTrialResult known_or_tried(Device& device, const std::string& file) {
-  LinearTrialResult result = stored_trial(device.info(), file);
-  if (result.state == TrialState::Untried || result.state == TrialState::Running) {
-    return try_linear_file(device, file);
+LinearTrialResult known_or_tried(Device& device, const std::string& file, PanelTypes types) {
+  PanelTypes open = 0;
+  for_each_type(types, [&](PanelType type) {
+    if (to_be_tried(stored_for(device.info(), file, type).state)) open |= type_bit(type);
+  });
+  const LinearTrialResult known = stored_trial(device.info(), file, types);
+  if (open == 0 || known.state == TrialState::Bad) {
+    warn_if_excluded(device.info(), known);
+    return known;
   }
-  warn_if_excluded(device.info(), result);
-  return result;
+  const LinearTrialResult tried = try_linear_file(device, file, open);
+  return tried.state == TrialState::Good ? stored_trial(device.info(), file, types) : tried;
 }
 
 }  // namespace
@@ -77,38 +108,44 @@ std::vector<std::string> linear_files(const DeviceInfo& info) {
   return files;
 }
 
-LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file) {
-  const std::optional<std::vector<std::byte>> content = BinaryCache(cache_folder()).find(trial_key(info, file));
-  if (!content) return {.file = file, .reason = {}};
-  std::istringstream stream(std::string(reinterpret_cast<const char*>(content->data()), content->size()));
-  stream.imbue(std::locale::classic());  // a program may have another one
-  const TrialMark mark = read_trial_mark(stream);
-  LinearTrialResult result{.file = file, .state = mark.state, .unfinished = mark.unfinished, .reason = {}};
-  stream >> result.decode_gb_per_second >> result.batch_gflops;
-  if (!stream) return {.file = file, .reason = {}};
-  std::getline(stream >> std::ws, result.reason, '\0');
-  if (mark.unfinished > 0) result.reason = kTrialNeverEnded;
+LinearTrialResult stored_trial(const DeviceInfo& info, const std::string& file, PanelTypes types) {
+  LinearTrialResult result{.file = file, .state = TrialState::Good, .reason = {}};
+  for_each_type(types, [&](PanelType type) {
+    const LinearTrialResult of_type = stored_for(info, file, type);
+    const bool first = result.batch_gflops <= 0;
+    const double decode = first ? of_type.decode_gb_per_second : result.decode_gb_per_second;
+    const double batch = first ? of_type.batch_gflops : result.batch_gflops;
+    const int32_t unfinished = std::max(result.unfinished, of_type.unfinished);
+    if (result.state != TrialState::Bad && of_type.state != TrialState::Good) result = of_type;
+    result.decode_gb_per_second = decode;
+    result.batch_gflops = batch;
+    result.unfinished = unfinished;
+  });
   return result;
 }
 
-void forget_trial(const DeviceInfo& info, const std::string& file) { store_trial(info, {.file = file, .reason = {}}); }
+void forget_trial(const DeviceInfo& info, const std::string& file) {
+  store_trial(info, {.file = file, .reason = {}}, kAllPanelTypes);
+}
 
-LinearTrialResult try_linear_file(Device& device, const std::string& file) {
+LinearTrialResult try_linear_file(Device& device, const std::string& file, PanelTypes types) {
   LinearTrialResult result{.file = file, .state = TrialState::Running, .reason = {}};
-  result.unfinished = stored_trial(device.info(), file).unfinished;
-  store_trial(device.info(), result);
+  result.unfinished = stored_trial(device.info(), file, types).unfinished;
+  store_trial(device.info(), result, types);
   result.unfinished = 0;
   try {
-    LinearTrial trial(device, file);
+    LinearTrial trial(device, file, types);
     result.reason = verify_linear(trial);
     result.state = result.reason.empty() ? TrialState::Good : TrialState::Bad;
     if (result.state == TrialState::Good) {
+      const PanelType timed =
+          *std::ranges::find_if(kPanelTypes, [types](PanelType type) { return (types & type_bit(type)) != 0; });
       constexpr size_t kSpreadBytes = size_t{64} << 20;
       constexpr int32_t kRepeats = 8;
       // Linux may wake two workers of PoCL on one processor after a rest; within some times as long it moves one away.
       constexpr double kSeconds = 5e-3;
-      const auto decode = trial.time({PanelType::Q8_0, 8192, 2048, 1}, kRepeats, kSpreadBytes, kSeconds);
-      const auto batch = trial.time({PanelType::Q8_0, 9216, 576, 8}, kRepeats, kSpreadBytes, kSeconds);
+      const auto decode = trial.time({timed, 8192, 2048, 1}, kRepeats, kSpreadBytes, kSeconds);
+      const auto batch = trial.time({timed, 9216, 576, 8}, kRepeats, kSpreadBytes, kSeconds);
       result.decode_gb_per_second = static_cast<double>(decode.weight_bytes) / decode.seconds * 1e-9;
       result.batch_gflops = 2.0 * 8 * 9216 * 576 / batch.seconds * 1e-9;
     }
@@ -117,7 +154,7 @@ LinearTrialResult try_linear_file(Device& device, const std::string& file) {
     result.reason = error.what();
   }
   warn_if_excluded(device.info(), result);
-  store_trial(device.info(), result);
+  store_trial(device.info(), result, types);
   return result;
 }
 
@@ -130,19 +167,20 @@ std::string best_linear_file(std::span<const LinearTrialResult> results) {
   return best.file;
 }
 
-std::string choose_linear_file(Device& device) {
+std::string choose_linear_file(Device& device, PanelTypes types) {
+  if (types == 0) types = type_bit(PanelType::Q8_0);
   const std::vector<std::string> files = linear_files(device.info());
   // Interpreters and Mesa's driver for CPUs have no other file, and would take minutes for a trial.
   if (files.size() == 1 && device.info().type == DeviceType::Cpu) return kPortableLinear;
   const std::string& first = files.front();
-  if (taken_untimed(first) && known_or_tried(device, first).state == TrialState::Good) return first;
+  if (taken_untimed(first) && known_or_tried(device, first, types).state == TrialState::Good) return first;
   const std::string tuned = tuned_linear_file(device.info());
   const bool only_tuned = !tuned.empty() && std::ranges::all_of(files, [&](const std::string& file) {
-    return file == tuned || stored_trial(device.info(), file).state == TrialState::Untried;
+    return file == tuned || stored_trial(device.info(), file, types).state == TrialState::Untried;
   });
-  if (only_tuned && known_or_tried(device, tuned).state == TrialState::Good) return tuned;
+  if (only_tuned && known_or_tried(device, tuned, types).state == TrialState::Good) return tuned;
   std::vector<LinearTrialResult> results;
-  for (const std::string& file : files) results.push_back(known_or_tried(device, file));
+  for (const std::string& file : files) results.push_back(known_or_tried(device, file, types));
   std::string best = best_linear_file(results);
   const LinearTrialResult& portable = results.back();
   if (best == kPortableLinear && portable.state == TrialState::Bad) {

@@ -18,9 +18,6 @@
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,   PanelType::Q4_0,
-                                PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K, PanelType::IQ4_NL, PanelType::MXFP4};
-
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -86,11 +83,16 @@ std::vector<std::string> linear_sources(const std::string& file) {
   return {"stage.cl", file};
 }
 
-ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& file) {
+ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& file, PanelTypes types) {
   const bool groups = file == kGroupsLinear;
-  ProgramSource source{.files = linear_sources(file), .options = groups ? group_options(info) : ""};
+  ProgramSource source{.files = linear_sources(file), .options = type_options(types)};
+  if (groups) source.options += group_options(info);
   source.files.emplace_back(groups ? "groups_linear_trial.cl" : "linear_trial.cl");
   return source;
+}
+
+std::string type_options(PanelTypes types) {
+  return types == kAllPanelTypes ? "" : fmt::format(" -D WEIGHT_TYPES={:#x}L", types);
 }
 
 std::string group_options(const DeviceInfo& info) {
@@ -104,8 +106,11 @@ LinearGroups linear_groups(bool bytes, bool floats, int32_t panels, int32_t rows
   return {LinearKernel::Many, div_ceil(panels, pairs ? 2 : 4) * div_ceil(rows, kTileRows)};
 }
 
-LinearTrial::LinearTrial(Device& device, const std::string& file)
-    : device_(device), by_groups_(file == kGroupsLinear), program_(device, linear_trial_source(device.info(), file)) {
+LinearTrial::LinearTrial(Device& device, const std::string& file, PanelTypes types)
+    : device_(device),
+      by_groups_(file == kGroupsLinear),
+      types_(types),
+      program_(device, linear_trial_source(device.info(), file, types)) {
   if (!by_groups_) kernels_.emplace_back(program_, "linear_trial");
   for (const char* name : kLinearKernels) {
     if (by_groups_) kernels_.emplace_back(program_, std::string("linear_trial_") + name);
@@ -191,7 +196,8 @@ std::string verify_linear(LinearTrial& trial) {
     std::string wrong = linear_difference(c, trial.run(c), stride);
     return wrong.empty() && trial.by_groups() ? linear_difference(c, trial.run(c, true), stride) : wrong;
   };
-  for (const PanelType type : kTypes) {
+  for (const PanelType type : kPanelTypes) {
+    if ((trial.types() & type_bit(type)) == 0) continue;
     const int32_t tail = takes_bytes(type) ? 0 : 7;  // float depths need not be multiples of anything
     for (const int32_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 70}) {
       const int32_t depth = align_up(32 + 32 * rows, panel_unit(type).numbers) + tail;

@@ -14,7 +14,10 @@ namespace inflight {
 
 // What a program with one of kLinearFiles (linear_choice.h) begins with: files of cl_kernels, in order.
 [[nodiscard]] std::vector<std::string> linear_sources(const std::string& file);
-[[nodiscard]] ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& file);
+[[nodiscard]] ProgramSource linear_trial_source(const DeviceInfo& info, const std::string& file,
+                                                PanelTypes types = kAllPanelTypes);
+// -D of a program for these types alone.
+[[nodiscard]] std::string type_options(PanelTypes types);
 
 // NVIDIA's from here on have what PTX the kernels of work-groups hold: mma.m16n8k32 of s8, and fence.acq_rel (of 7.0).
 inline constexpr int32_t kMmaCapability = 80;
@@ -34,12 +37,14 @@ struct LinearGroups {
 
 class LinearTrial {
  public:
-  // file: of cl_kernels, such as "linear.cl".   ERRORS: Device when it does not compile.
-  LinearTrial(Device& device, const std::string& file);
+  // file: of cl_kernels, such as "linear.cl". types: what it is compiled for.   ERRORS: Device when it does not
+  // compile.
+  LinearTrial(Device& device, const std::string& file, PanelTypes types = kAllPanelTypes);
 
   // y [rows][16 * panels]. pairs: of groups_linear.cl, panels of few rows two at a time, as SWIGLU has them.
   [[nodiscard]] std::vector<float> run(const LinearCase& linear_case, bool pairs = false);
   [[nodiscard]] bool by_groups() const { return by_groups_; }
+  [[nodiscard]] PanelTypes types() const { return types_; }
 
   // Seconds of one layer: the fastest and the median of `repeats` times as many launches, one directly after the other,
   // as take seconds_each (at least one, at most 100). The weights are read from memory as in a step: the panels lie
@@ -56,6 +61,7 @@ class LinearTrial {
 
   Device& device_;
   bool by_groups_;
+  PanelTypes types_;
   Program program_;
   std::vector<Kernel> kernels_;  // by groups one a LinearKernel
   Buffer<std::byte> weights_;
@@ -67,8 +73,8 @@ class LinearTrial {
 // Empty when y [rows][stride] is expected_output() everywhere, bit for bit; else the first difference.
 [[nodiscard]] std::string linear_difference(const LinearCase& linear_case, std::span<const float> y, size_t stride);
 
-// Empty when linear_tile() of the file gives the expected bits in all types, for row counts that make every tile size
-// and depths that leave tails, with NaN in x reaching y; else what was wrong.
+// Empty when linear_tile() of the file gives the expected bits in all the trial's types, for row counts that make every
+// tile size and depths that leave tails, with NaN in x reaching y; else what was wrong.
 [[nodiscard]] std::string verify_linear(LinearTrial& trial);
 
 // The most fused multiply-adds that the device does, in floating-point operations a second.

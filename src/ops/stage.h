@@ -20,6 +20,19 @@ enum class PanelType : int32_t {
   MXFP4 = 39
 };
 
+inline constexpr PanelType kPanelTypes[] = {PanelType::Q8_0, PanelType::Q4_0,   PanelType::Q4_1,  PanelType::Q5_1,
+                                            PanelType::Q6_K, PanelType::IQ4_NL, PanelType::MXFP4, PanelType::F16,
+                                            PanelType::BF16, PanelType::F32};
+
+// Sets of them: a bit for each, as WEIGHT_TYPES of stage.cl.
+using PanelTypes = uint64_t;
+[[nodiscard]] constexpr PanelTypes type_bit(PanelType type) { return PanelTypes{1} << static_cast<int>(type); }
+inline constexpr PanelTypes kAllPanelTypes = [] {
+  PanelTypes all = 0;
+  for (const PanelType type : kPanelTypes) all |= type_bit(type);
+  return all;
+}();
+
 enum class Operation : int32_t {
   Embed = 0,
   Norm = 1,

@@ -62,7 +62,7 @@ std::string options_of(const KernelShape& shape, const DeviceInfo& device) {
       shape.block_token_count < 16 ? 8 : 16, kernel_name(shape.kv_type),
       shape.local_windows ? "window" : std::to_string(shape.sliding_window), int{device.small_items},
       int{x86_linux(device)}, int{x86_linux(device) && device.cpu.f16c});
-  if (~shape.weight_types != 0) options += fmt::format(" -D WEIGHT_TYPES={:#x}L", shape.weight_types);
+  options += type_options(shape.weight_types);
   if (shape.units_a_chunk > 0) options += fmt::format(" -D UNITS_A_CHUNK={}", shape.units_a_chunk);
   if (shape.local_windows) options += " -D LOCAL_WINDOWS=1";
   if (shape.local_kv_head_count > 0) options += " -D LOCAL_KV_HEADS=1";
@@ -145,9 +145,9 @@ bool is_open(LaunchMode mode) { return mode == LaunchMode::Automatic || mode == 
 
 // The trial of groups_linear.cl, the one file that GPUs have beside linear.cl, answers what an open mode is; other
 // modes need none.
-std::string linear_file_of(Device& device, LaunchMode mode) {
+std::string linear_file_of(Device& device, LaunchMode mode, PanelTypes types) {
   const bool answered = !is_open(mode) && device.info().type != DeviceType::Cpu;
-  return answered ? kPortableLinear : choose_linear_file(device);
+  return answered ? kPortableLinear : choose_linear_file(device, types);
 }
 
 // Work-groups of a fused step see each other's writes by a fence that PTX has, and those that run go on running.
@@ -228,7 +228,7 @@ KvType default_kv_type(const DeviceInfo& device) {
 
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const ClblastUse& clblast,
                          const ClblastLimits& limits)
-    : StepProgram(device, shape, mode, linear_file_of(device, mode), clblast, limits) {}
+    : StepProgram(device, shape, mode, linear_file_of(device, mode, shape.weight_types), clblast, limits) {}
 
 StepProgram::StepProgram(Device& device, const KernelShape& shape, LaunchMode mode, const std::string& linear_file,
                          const ClblastUse& clblast, const ClblastLimits& limits)

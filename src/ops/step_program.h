@@ -36,10 +36,10 @@ struct KernelShape {
   int32_t block_token_count = 16;
   KvType kv_type = KvType::F16;
   int32_t sliding_window = 0;
-  int32_t units_a_chunk = 0;      // of KV storage (core/kv_layout.h); 0: all units are in the first
-  uint64_t weight_types = ~0ULL;  // bits of the PanelTypes that matrices may have
-  bool adapters = false;          // stages of lora.cl
-  bool experts = false;           // stages of experts.cl
+  int32_t units_a_chunk = 0;                 // of KV storage (core/kv_layout.h); 0: all units are in the first
+  PanelTypes weight_types = kAllPanelTypes;  // that matrices may have
+  bool adapters = false;                     // stages of lora.cl
+  bool experts = false;                      // stages of experts.cl
   bool latent = false;            // stages of heads.cl; the key's norm is of the numbers that are not rotated
   bool wide_heads = false;        // stages of wide_heads.cl
   bool layer_embeddings = false;  // stages of swiglu.cl, which adapters have, too

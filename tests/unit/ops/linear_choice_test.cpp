@@ -29,11 +29,14 @@ class GroupsByPoint final : public std::numpunct<char> {
 class LinearChoice : public testing::Test {
  protected:
   // What a process leaves that ends while it tries `file`, as others did before.
-  void leave_trial(const std::string& file, int32_t unfinished) {
+  void leave_trial(const std::string& file, int32_t unfinished, PanelTypes types = kAllPanelTypes) {
     const std::string text = "1 " + std::to_string(unfinished) + " elsewhere 0 0 0 0 0 ";  // very long ago
-    BinaryCache(cache_folder())
-        .store("linear-" + program_cache_key(device_.info(), linear_trial_source(device_.info(), file)),
-               std::as_bytes(std::span(text)));
+    for (const PanelType type : kPanelTypes) {
+      if ((types & type_bit(type)) == 0) continue;
+      const ProgramSource source = linear_trial_source(device_.info(), file, type_bit(type));
+      BinaryCache(cache_folder())
+          .store("linear-" + program_cache_key(device_.info(), source), std::as_bytes(std::span(text)));
+    }
   }
 
   test::CacheFolder cache_;
@@ -56,6 +59,30 @@ TEST_F(LinearChoice, KeepsWhatItFound) {
   }
   const LinearTrialResult again = try_linear_file(device_, "linear.cl");
   EXPECT_EQ(again.state, TrialState::Good) << again.reason;
+}
+
+TEST_F(LinearChoice, TriesWhatAModelHas) {
+  constexpr PanelTypes kBytes = type_bit(PanelType::Q8_0), kNibbles = type_bit(PanelType::Q4_0);
+  const std::string chosen = choose_linear_file(device_, kBytes);
+  if (chosen == kPortableLinear) GTEST_SKIP() << "the one file of this device";
+  const LinearTrialResult of_bytes = stored_trial(device_.info(), chosen, kBytes);
+  EXPECT_EQ(of_bytes.state, TrialState::Good);
+  for (const PanelTypes others : {kNibbles, type_bit(PanelType::F32), kBytes | kNibbles, kAllPanelTypes}) {
+    EXPECT_EQ(stored_trial(device_.info(), chosen, others).state, TrialState::Untried) << others;
+  }
+  // Another model: what is known stays as it is, to the last digit of its times.
+  EXPECT_EQ(choose_linear_file(device_, kBytes | kNibbles), chosen);
+  EXPECT_EQ(stored_trial(device_.info(), chosen, kNibbles).state, TrialState::Good);
+  const LinearTrialResult of_both = stored_trial(device_.info(), chosen, kBytes | kNibbles);
+  EXPECT_EQ(of_both.batch_gflops, of_bytes.batch_gflops);
+  EXPECT_NE(stored_trial(device_.info(), chosen, kNibbles).batch_gflops, of_bytes.batch_gflops);
+  EXPECT_EQ(choose_linear_file(device_, 0), chosen) << "a model without matrices";
+  EXPECT_EQ(stored_trial(device_.info(), chosen).state, TrialState::Untried);
+  // Wrong for one type: wrong for the models that have it.
+  leave_trial(chosen, 1, kNibbles);
+  EXPECT_EQ(choose_linear_file(device_, kBytes), chosen);
+  EXPECT_EQ(stored_trial(device_.info(), chosen, kBytes | kNibbles).state, TrialState::Bad);
+  EXPECT_NE(choose_linear_file(device_, kBytes | kNibbles), chosen);
 }
 
 TEST(BestLinearFile, IsTheFirstOfThoseAboutAsFast) {

@@ -75,7 +75,7 @@ std::string read_text(Read&& read, size_t guess = 255) {
   }
 }
 
-// The same with token ids; once where there are at most `guess`.
+// The same with token ids.
 template <typename Read>
 std::vector<int32_t> read_ids(Read&& read, size_t guess) {
   std::vector<int32_t> ids(guess);
@@ -87,7 +87,7 @@ std::vector<int32_t> read_ids(Read&& read, size_t guess) {
   }
 }
 
-// The same for what an engine tells of itself: each call makes the text anew, megabytes of it, and the last one's
+// read_text() for what an engine tells of itself: each call makes the text anew, megabytes of it, and the last one's
 // length is the best guess of the next one's.
 template <typename Read>
 std::string read_report(Read&& read) {

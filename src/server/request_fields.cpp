@@ -96,8 +96,7 @@ constexpr Field kFields[] = {
         "Name of the served model, see /v1/models; may be left out"),
     custom("prompt", kCompletions, read_prompts, kPromptSchema, "Text, texts, token ids, or lists of token ids"),
     custom("suffix", kCompletions, read_suffix, R"({"type": "$SUFFIX_TYPE"})",
-           "The text behind the answer, which is written to stand between 'prompt', a text that may be empty then, and "
-           "it; "
+           "The text behind the answer, which stands between 'prompt', a text that may be empty then, and it; "
            "for models that were trained to insert (fill in the middle)"),
     custom("input", kEmbeddings, read_embedding_input, kEmbeddingInputSchema,
            "Text, texts, token ids, or lists of token ids"),

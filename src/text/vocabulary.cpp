@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -60,13 +61,15 @@ constexpr std::array<InfillNames, 8> kInfillNames = {{
     {"<|prefix|>", "<|suffix|>", "<|middle|>"},
 }};
 
-bool is_infill_name(std::string_view text) {
-  return std::ranges::any_of(kInfillNames, [text](const InfillNames& names) {
-    return text == names.prefix || text == names.suffix || text == names.middle;
-  });
+// Whether it is one of all these names: asked of each token, so by one look-up.
+bool is_control_name(std::string_view text) {
+  static const auto names = [] {
+    std::unordered_set<std::string_view> all(kEndNames.begin(), kEndNames.end());
+    for (const InfillNames& marks : kInfillNames) all.insert({marks.prefix, marks.suffix, marks.middle});
+    return all;
+  }();
+  return names.contains(text);
 }
-
-bool is_end_name(std::string_view text) { return std::ranges::find(kEndNames, text) != kEndNames.end(); }
 
 VocabularyKind kind_of(const std::string& model) {
   if (model == "llama") return VocabularyKind::SentencePiece;
@@ -116,7 +119,7 @@ void Vocabulary::read_tokens(const VocabularyData& data) {
     ids_.emplace(text(id), id);
     TokenType& type = types_[static_cast<size_t>(id)];
     const bool marks = id == data.infill_prefix || id == data.infill_suffix || id == data.infill_middle;
-    if (marks || is_end_name(text(id)) || is_infill_name(text(id))) type = TokenType::Control;
+    if (marks || is_control_name(text(id))) type = TokenType::Control;
     const auto byte = type == TokenType::Byte ? parse_byte_token(text(id)) : std::nullopt;
     if (byte) {
       bytes_.append(std::string(1, static_cast<char>(*byte)));

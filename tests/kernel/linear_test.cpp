@@ -15,9 +15,6 @@
 namespace inflight {
 namespace {
 
-constexpr PanelType kTypes[] = {PanelType::F32,  PanelType::F16,  PanelType::BF16, PanelType::Q8_0,   PanelType::Q4_0,
-                                PanelType::Q4_1, PanelType::Q5_1, PanelType::Q6_K, PanelType::IQ4_NL, PanelType::MXFP4};
-
 bool runs_here(const Device& device, const std::string& file) {
   const HostCpuFeatures cpu = device.info().cpu;
   return file == "linear.cl" || (file == "linear_avx2.cl" && cpu.avx2 && cpu.fma && cpu.f16c) ||
@@ -53,7 +50,7 @@ class LinearFile : public testing::TestWithParam<const char*> {
 
 // The contract's bits, computed here from its text with doubles for exact products, are near the double sum.
 TEST(LinearCase, ExpectedOutputIsTheProduct) {
-  for (const PanelType type : kTypes) {
+  for (const PanelType type : kPanelTypes) {
     const LinearCase c = make_linear_case({type, 21, 5632, 2}, 3);
     for (int32_t row = 0; row < 2; ++row) {
       for (int32_t output = 0; output < 21; ++output) {
@@ -79,7 +76,7 @@ TEST_P(LinearFile, GivesTheContractsBits) {
 // that it has alone.
 TEST_P(LinearFile, RowsDoNotDependOnTheirNumber) {
   LinearTrial trial(device_, GetParam());
-  for (const PanelType type : kTypes) {
+  for (const PanelType type : kPanelTypes) {
     for (const int32_t wanted : {32, 576, 1536, 5632}) {
       const int32_t depth = align_up(wanted, panel_unit(type).numbers);
       constexpr int32_t kRows = 53, kOutputs = 37, kStride = 48;

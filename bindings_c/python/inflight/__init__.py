@@ -75,6 +75,7 @@ class EngineFailed(Error):
 
 _ERRORS: dict[int, type[Error]] = {10: InvalidArgument, 11: NotFound, 12: Unsupported, 50: Rejected, 60: EngineFailed}
 
+
 def _error(status: int, message: bytes) -> Error:
     return _ERRORS.get(status, Error)(status, message.decode(errors="replace"))
 
@@ -415,14 +416,14 @@ class Engine:
     def tokenize(self, text: _values.Text, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
         data = _values.utf8(text)
         return self._token_ids(_library.inflight_tokenize, len(data) + 8, data, len(data), add_special_tokens,
-                         parse_special_tokens)
+                               parse_special_tokens)
 
     def infill_tokenize(self, prefix: _values.Text, suffix: _values.Text, add_special_tokens: bool = True,
                         parse_special_tokens: bool = True) -> list[int]:
         """The prompt for what stands between two texts, of a model that was trained to insert."""
         before, behind = _values.utf8(prefix), _values.utf8(suffix)
         return self._token_ids(_library.inflight_infill_tokenize, len(before) + len(behind) + 16, before, len(before), behind,
-                         len(behind), add_special_tokens, parse_special_tokens)
+                               len(behind), add_special_tokens, parse_special_tokens)
 
     def detokenize(self, ids: typing.Sequence[int]) -> str:
         array = _values.ids_of("ids", ids)

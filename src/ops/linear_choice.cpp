@@ -43,14 +43,14 @@ void for_each_type(PanelTypes types, Do&& act) {
   }
 }
 
-// "mark decode_gb_per_second batch_gflops reason", for each type; the times are of the first one.
-void store_trial(const DeviceInfo& info, LinearTrialResult result, PanelTypes types) {
+// "mark decode_gb_per_second batch_gflops reason", for each type. The times are of the first one, for all of them: a
+// model with one of the others has to find which file is faster.
+void store_trial(const DeviceInfo& info, const LinearTrialResult& result, PanelTypes types) {
+  const std::string text =
+      fmt::format("{} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
+                  result.decode_gb_per_second, result.batch_gflops, result.reason.substr(0, kTrialReasonBytesMax));
   for_each_type(types, [&](PanelType type) {
-    const std::string text =
-        fmt::format("{} {} {} {}", mark_text({.state = result.state, .unfinished = result.unfinished}),
-                    result.decode_gb_per_second, result.batch_gflops, result.reason.substr(0, kTrialReasonBytesMax));
     BinaryCache(cache_folder()).store(trial_key(info, result.file, type), std::as_bytes(std::span(text)));
-    result.decode_gb_per_second = result.batch_gflops = 0;
   });
 }
 

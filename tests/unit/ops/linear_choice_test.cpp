@@ -85,6 +85,15 @@ TEST_F(LinearChoice, TriesWhatAModelHas) {
   EXPECT_NE(choose_linear_file(device_, kBytes | kNibbles), chosen);
 }
 
+TEST_F(LinearChoice, KnowsTimesForEveryTypeThatWasTried) {
+  ASSERT_EQ(try_linear_file(device_, kPortableLinear, kAllPanelTypes).state, TrialState::Good);
+  const double gflops = stored_trial(device_.info(), kPortableLinear).batch_gflops;
+  EXPECT_GT(gflops, 0.0);
+  for (const PanelType type : kPanelTypes) {
+    EXPECT_EQ(stored_trial(device_.info(), kPortableLinear, type_bit(type)).batch_gflops, gflops);
+  }
+}
+
 TEST(BestLinearFile, IsTheFirstOfThoseAboutAsFast) {
   const auto result = [](const char* file, TrialState state, double gflops) {
     return LinearTrialResult{.file = file, .state = state, .reason = {}, .batch_gflops = gflops};

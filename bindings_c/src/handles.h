@@ -40,7 +40,8 @@ struct inflight_stream {
   inflight::RequestId request{};
   std::shared_ptr<const std::vector<inflight::TokenId>> shown_tokens{};  // of the detokenizers
   std::vector<Answer> answers{};
-  int32_t top_count = 0;  // of the event's lists of most likely tokens
+  const inflight::Classifier* classifier = nullptr;  // of INFLIGHT_POOLING_CLASSIFY: the hidden state becomes labels
+  int32_t top_count = 0;                             // of the event's lists of most likely tokens
   // What the last event points into.
   inflight::StreamBatch batch{};
   std::string text{};

@@ -284,6 +284,16 @@ inflight_status_t inflight_infill_tokenize(inflight_engine_t* engine, const char
   });
 }
 
+inflight_status_t inflight_rerank_tokenize(inflight_engine_t* engine, const char* query, size_t query_length,
+                                           const char* document, size_t document_length, int32_t* ids, size_t capacity,
+                                           size_t* count) {
+  return guard([&] {
+    const auto tokens = runtime_of(engine).rerank_prompt(inflight::c::read_text(query, query_length, "query"),
+                                                         inflight::c::read_text(document, document_length, "document"));
+    return write_ids(tokens, ids, capacity, count);
+  });
+}
+
 inflight_status_t inflight_detokenize(inflight_engine_t* engine, const int32_t* ids, size_t count, char* text,
                                       size_t capacity, size_t* length) {
   return guard([&] {

@@ -156,6 +156,7 @@ inflight_status_t inflight_engine_submit(inflight_engine_t* engine, const inflig
           inflight::DetokenizeOptions{
               .show_control = given.show_special_tokens != 0, .shown = *handle->shown_tokens, .whole_text = false});
     }
+    if (given.pooling == INFLIGHT_POOLING_CLASSIFY) handle->classifier = &runtime.require_classifier();
     handle->answers = std::vector(static_cast<size_t>(options.sampling.n), answer);
     if (!stop.empty() && options.sampling.best_of > options.sampling.n) {
       options.ends =
@@ -189,6 +190,9 @@ inflight_status_t inflight_stream_next(inflight_stream_t* stream, int32_t timeou
           return INFLIGHT_END_OF_STREAM;
         case inflight::OutputStream::Next::Ready:
           break;
+      }
+      if (std::vector<float>& hidden = stream->batch.embedding; stream->classifier != nullptr && !hidden.empty()) {
+        hidden = stream->classifier->probabilities(hidden);
       }
       inflight_stream::Answer& answer = stream->answers[static_cast<size_t>(stream->batch.index)];
       if (answer.stop.stopped()) {  // its last tokens: none of the reader's business but for the time

@@ -311,6 +311,7 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   options.model = params.model;
   if (params.device != nullptr) options.device = params.device;
   if (params.chat_template != nullptr) options.chat_template = params.chat_template;
+  if (params.classifier_from_token != nullptr) options.classifier_from_token = params.classifier_from_token;
 
   SchedulerConfig& config = options.scheduler;
   if (params.scheduling_profile != nullptr) apply_profile(params.scheduling_profile, options);
@@ -382,6 +383,27 @@ RuntimeOptions read_engine_params(const inflight_engine_params_t& params) {
   return options;
 }
 
+namespace {
+
+Pooling read_pooling(inflight_pooling_t pooling, const Runtime& runtime) {
+  switch (pooling) {
+    case INFLIGHT_POOLING_NONE:
+      return Pooling::None;
+    case INFLIGHT_POOLING_LAST:
+    case INFLIGHT_POOLING_CLASSIFY:  // what is made of it is the stream's
+      return Pooling::Last;
+    case INFLIGHT_POOLING_MEAN:
+      return Pooling::Mean;
+    case INFLIGHT_POOLING_MODEL:
+      return runtime.model_pooling();
+    default:
+      fail(ErrorCode::InvalidArgument,
+           "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean), 3 (the model's), 4 (classify)", pooling);
+  }
+}
+
+}  // namespace
+
 SubmitOptions read_request_params(const inflight_request_params_t& params, const Runtime& runtime) {
   SubmitOptions options;
   const TimeNs now = SteadyClock().now();
@@ -399,12 +421,7 @@ SubmitOptions read_request_params(const inflight_request_params_t& params, const
                                          params.pooling == INFLIGHT_POOLING_NONE && params.max_tokens != 0);
     options.prompt.assign(params.prompt_ids, params.prompt_ids + params.prompt_id_count);
   }
-  if (params.pooling < INFLIGHT_POOLING_NONE || params.pooling > INFLIGHT_POOLING_MODEL) {
-    fail(ErrorCode::InvalidArgument, "pooling is {}, allowed: 0 (none), 1 (last), 2 (mean), 3 (the model's)",
-         params.pooling);
-  }
-  options.pooling =
-      params.pooling == INFLIGHT_POOLING_MODEL ? runtime.model_pooling() : static_cast<Pooling>(params.pooling);
+  options.pooling = read_pooling(params.pooling, runtime);
   if (options.pooling == Pooling::None) options.sampling = read_sampling(params, runtime);
   options.priority = params.priority;
   options.tenant = params.tenant;

@@ -206,12 +206,15 @@ typedef struct inflight_engine_params {
                                             {"method": "draft_model", "model": FILE, "num_speculative_tokens":
                                             1..64}: a small model with the same vocabulary, a GGUF file, guesses */
   const char* served_model_name;         /* what metrics call the model, their label model_name (its own name)   */
+  const char* classifier_from_token;     /* vLLM's: two texts of a token each, "no,yes", or one: how likely the model is to
+                                            answer with them serves as INFLIGHT_POOLING_CLASSIFY, the last one being the
+                                            first label (the classifier of the model's file)                     */
 } inflight_engine_params_t;
 
 #define INFLIGHT_ENGINE_PARAMS_INIT                                                                              \
   { INFLIGHT_SIZE_OF(inflight_engine_params_t), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, INFLIGHT_KV_AUTO, 0.9, \
     NULL, 5.0, 1.0, 0.0, NULL, NULL, INFLIGHT_NO_PREEMPTION, NULL, NULL, 0, 1, 1, 0, 0, 1, {0, 0}, NULL, NULL,              \
-    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, 0, 0, {0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL, NULL }
+    NULL, 0, 0, 0, 0.0, 0.0, 300.0, 0, 0, 1, 0, 0, {0, 0, 0, 0, 0}, NULL, NULL, 0.0, NULL, NULL, 0, 0, 0, NULL, NULL, NULL }
 
 typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_NONE 0 /* no embedding                                      */
@@ -219,6 +222,9 @@ typedef int32_t inflight_pooling_t;
 #define INFLIGHT_POOLING_MEAN 2 /* the mean over all of its tokens                   */
 #define INFLIGHT_POOLING_MODEL 3 /* what the model's file states; the mean where it states nothing.
                                     ERRORS: INFLIGHT_ERROR_UNSUPPORTED for another kind than these (cls, rank) */
+#define INFLIGHT_POOLING_CLASSIFY 4 /* how likely each label of the model's classifier is; of rerankers the first one says
+                                       that the document is relevant. Labels: inflight_engine_info_json(), model.labels.
+                                       ERRORS: INFLIGHT_ERROR_UNSUPPORTED without a classifier */
 
 /** One request. Either `prompt` or `prompt_ids`. */
 typedef struct inflight_request_params {
@@ -543,7 +549,7 @@ typedef struct inflight_stream_event {
                                      (the scheduling policy refuses the answer), or what is wrong with the request's
                                      structured output; else 0 */
   const float* embedding; /* with `pooling`, in the event with the finish reason: as the output layer would read it, its
-                             length not normalised; else NULL */
+                             length not normalised, or the labels' probabilities; else NULL */
   size_t embedding_size;
   int32_t draft_token_count;    /* with a finish_reason: tokens that were guessed (speculative_config)           */
   int32_t accepted_token_count; /* likewise: of these, what was drawn                                            */
@@ -611,6 +617,17 @@ INFLIGHT_API inflight_status_t inflight_infill_tokenize(inflight_engine_t* engin
                                                         const char* suffix, size_t suffix_length,
                                                         uint8_t add_special_tokens, uint8_t parse_special_tokens,
                                                         int32_t* ids, size_t capacity, size_t* count);
+
+/** @brief What a reranker judges, for INFLIGHT_POOLING_CLASSIFY: a document and the query that it should answer, in the
+ *  template that the model's file has for that (tokenizer.chat_template.rerank), else in its chat template with the words of
+ *  Qwen3-Reranker. Control tokens in the two texts are plain text; either may be empty.
+ *  The other parameters and the results are inflight_tokenize()'s.
+ *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK (capacity too small) | INFLIGHT_ERROR_INVALID_ARGUMENT |
+ *          INFLIGHT_ERROR_UNSUPPORTED (no vocabulary, classifier or template)
+ *  @since 0.1  [any-thread] */
+INFLIGHT_API inflight_status_t inflight_rerank_tokenize(inflight_engine_t* engine, const char* query, size_t query_length,
+                                                        const char* document, size_t document_length, int32_t* ids,
+                                                        size_t capacity, size_t* count);
 
 /** @brief Token ids to text; bytes that are no UTF-8 become U+FFFD. Buffer rule of inflight_engine_metrics_text().
  *  @return INFLIGHT_OK | INFLIGHT_WOULD_BLOCK | INFLIGHT_ERROR_INVALID_ARGUMENT (an id outside the vocabulary, more than

@@ -230,6 +230,7 @@ struct EngineOptions {
   std::string device{};
   std::string schedule_policy{}, radix_eviction_policy{}, batching{}, preempt{}, scheduling_profile{}, record_path{};
   std::string linear_backend{}, chat_template{}, speculative_config{}, served_model_name{};
+  std::string classifier_from_token{};
   std::vector<std::string> lora_modules{};  // "NAME=FILE"
   inflight_engine_params_t params = INFLIGHT_ENGINE_PARAMS_INIT;
 };
@@ -264,6 +265,7 @@ class Engine {
     params.chat_template = text(options.chat_template);
     params.speculative_config = text(options.speculative_config);
     params.served_model_name = text(options.served_model_name);
+    params.classifier_from_token = text(options.classifier_from_token);
     std::vector<const char*> modules;
     for (const std::string& module : options.lora_modules) modules.push_back(module.c_str());
     params.lora_modules = modules.empty() ? nullptr : modules.data();
@@ -343,6 +345,14 @@ class Engine {
                                       add_special ? 1 : 0, parse_special ? 1 : 0, ids, capacity, count);
     };
     return detail::read_ids(read, prefix.size() + suffix.size() + 16);
+  }
+  // What a reranker judges.
+  std::vector<int32_t> rerank_tokenize(std::string_view query, std::string_view document) {
+    const auto read = [&](int32_t* ids, size_t capacity, size_t* count) {
+      return inflight_rerank_tokenize(handle_, query.data(), query.size(), document.data(), document.size(), ids, capacity,
+                                      count);
+    };
+    return detail::read_ids(read, query.size() + document.size() + 128);
   }
   std::string detokenize(const std::vector<int32_t>& ids) {
     return detail::read_text([&](char* text, size_t capacity, size_t* length) {

@@ -168,8 +168,9 @@ struct ModelSpec {
   std::vector<Mixing> mixing;        // of each layer; empty: all attend
   StateShape state;                  // of layers with one
   bool gated_attention = false;      // what heads attend to is multiplied by 1 / (1 + exp(-gate))
-  // What an embedding is made of: "mean", "last", or a kind that is not computed here ("cls", "rank").
+  // What an embedding is made of: "mean", "last", or a kind that is no embedding here ("cls", "rank").
   std::string pooling = "mean";
+  std::vector<std::string> labels;  // of its classifier; of rerankers the first one says "relevant"; empty: none
 
   // Hidden states are kept divided by residual_scale, so that what is added to them is added as it is: what embeddings
   // are multiplied by then, and the epsilon of norms of hidden states.

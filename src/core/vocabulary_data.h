@@ -37,6 +37,7 @@ struct VocabularyData {
   std::optional<bool> add_bos, add_eos, add_space_prefix;
   bool strips_behind_special = false;  // whitespace behind special tokens is no text (Phi 3)
   std::string chat_template;           // Jinja; empty = none
+  std::string rerank_template;         // a text with {query} and {document}; empty = none
 };
 
 }  // namespace inflight

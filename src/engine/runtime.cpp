@@ -291,6 +291,7 @@ Runtime::Runtime(RuntimeOptions options)
   }
   if (!model.vocabulary.model.empty()) tokenizer_ = Tokenizer::create(model.vocabulary);
   read_chat_template(model.vocabulary.chat_template);
+  read_classifier(model);
 
   make_adapter_store();
   std::optional<LoadedModel> draft;
@@ -398,7 +399,8 @@ std::string Runtime::describe(std::span<const PlannedModel> models) const {
                 {"local_window", spec_.local_window},
                 {"local_share", spec_.local_share()},
                 {"infill", tokenizer_ != nullptr && tokenizer_->vocabulary().infill_tokens().has_value()},
-                {"pooling", spec_.pooling}}},
+                {"pooling", spec_.pooling},
+                {"labels", classifier_ ? Json(classifier_->labels()) : Json::array()}}},
               {"draft_model", draft},
               {"tokenizer", tokenizer},
               {"tool_calls", describe_tool_calls(tool_format_)},

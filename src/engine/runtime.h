@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "core/kv_layout.h"
 #include "device/device.h"
+#include "engine/classifier.h"
 #include "engine/engine.h"
 #include "engine/grammar_filter.h"
 #include "exec/adapter_store.h"
@@ -31,7 +32,6 @@ namespace inflight {
 
 class ClExecutor;
 struct PlannedModel;
-struct LoadedModel;
 
 struct RuntimeOptions {
   std::string model;   // path of a GGUF file
@@ -54,9 +54,10 @@ struct RuntimeOptions {
   bool host_driven = false;
   bool profile = false;
   LinearBackend linear_backend = LinearBackend::Auto;
-  std::string draft_model;        // path of a GGUF file, with scheduler.draft_model; "": none
-  std::string chat_template;      // in the place of the model's; "": that
-  std::string served_model_name;  // label of the metrics; "": the model's own
+  std::string draft_model;            // path of a GGUF file, with scheduler.draft_model; "": none
+  std::string chat_template;          // in the place of the model's; "": that
+  std::string classifier_from_token;  // Classifier::of_tokens(), in the place of the file's; "": that
+  std::string served_model_name;      // label of the metrics; "": the model's own
   ServiceOptions service;
   // LoRA adapters there from the beginning.
   struct LoraModule {
@@ -90,6 +91,12 @@ class Runtime {
   [[nodiscard]] const Tokenizer& require_tokenizer() const;
   // What the model's file states of embeddings.  ERRORS: Unsupported for another kind than mean and last.
   [[nodiscard]] Pooling model_pooling() const;
+  // ERRORS: Unsupported when there is none.
+  [[nodiscard]] const Classifier& require_classifier() const;
+  // What a reranker judges: how relevant the document is for the query. By the file's template, else by the chat
+  // template with the words that Qwen3-Reranker was trained with. Control tokens in the texts are plain text.
+  // ERRORS: Unsupported without a classifier, a vocabulary or a template with both; as Tokenizer::encode().
+  [[nodiscard]] std::vector<TokenId> rerank_prompt(std::string_view query, std::string_view document);
   // ERRORS: Unsupported without a template, InvalidArgument for a request the template refuses.
   [[nodiscard]] std::string render_chat(std::string_view request_json) const;
 
@@ -132,6 +139,7 @@ class Runtime {
  private:
   // ERRORS: InvalidArgument for the options' template when it cannot be parsed.
   void read_chat_template(const std::string& from_file);
+  void read_classifier(const LoadedModel& model);
   [[nodiscard]] std::unique_ptr<GrammarFilter> make_filter(GrammarKind kind, const std::string& text,
                                                            const std::stop_token& stop);
   // Of an answer, or a part of one.
@@ -162,6 +170,9 @@ class Runtime {
   std::optional<ChatTemplate> chat_template_;
   std::string chat_template_text_;   // what it was made from
   std::string chat_template_error_;  // why there is none though the file has one
+  std::optional<Classifier> classifier_;
+  std::string rerank_template_;  // of the file; once rerank_template_made_ what is used
+  std::once_flag rerank_template_made_;
   ToolCallFormat tool_format_;
   ReasoningFormat reasoning_;
   std::vector<TokenId> tool_tokens_, reasoning_tokens_;

@@ -12,6 +12,17 @@
 #include "text/grammar_tools.h"
 
 namespace inflight {
+namespace {
+
+// SOURCE: Qwen3-Reranker's model card.
+constexpr std::string_view kRerankChat =
+    R"({"messages": [{"role": "system", "content": "Judge whether the Document meets the requirements based on the )"
+    R"(Query and the Instruct provided. Note that the answer can only be \"yes\" or \"no\"."}, )"
+    R"({"role": "user", "content": "<Instruct>: Given a web search query, retrieve relevant passages that answer the )"
+    R"(query\n<Query>: {query}\n<Document>: {document}"}], )"
+    R"("add_generation_prompt": true, "enable_thinking": false, "thinking": false})";
+
+}  // namespace
 
 // A model file's template that cannot be parsed is told to those who want it.
 void Runtime::read_chat_template(const std::string& from_file) {
@@ -32,6 +43,39 @@ void Runtime::read_chat_template(const std::string& from_file) {
   if (is_harmony()) tool_format_ = harmony_tool_calls(std::move(tool_format_));
   tool_tokens_ = tool_call_tokens(tool_format_, vocabulary);
   reasoning_tokens_ = inflight::reasoning_tokens(reasoning_, vocabulary);
+}
+
+void Runtime::read_classifier(const LoadedModel& model) {
+  const std::string& tokens = options_.classifier_from_token;
+  if (tokens.empty()) {
+    classifier_ = Classifier::of_file(model);
+  } else {
+    classifier_ = Classifier::of_tokens(model, require_tokenizer(), tokens);
+  }
+  rerank_template_ = model.vocabulary.rerank_template;
+}
+
+const Classifier& Runtime::require_classifier() const {
+  if (!classifier_) {
+    fail(ErrorCode::Unsupported,
+         "{} has no classifier (cls.output.weight): rerankers have one, chat models can do with classifier_from_token",
+         file_name());
+  }
+  return *classifier_;
+}
+
+std::vector<TokenId> Runtime::rerank_prompt(std::string_view query, std::string_view document) {
+  static_cast<void>(require_classifier());
+  const Tokenizer& tokenizer = require_tokenizer();
+  std::call_once(rerank_template_made_, [this] {
+    if (rerank_template_.empty()) rerank_template_ = render_chat(kRerankChat);
+  });
+  for (const std::string_view name : {"{query}", "{document}"}) {
+    if (rerank_template_.find(name) == std::string::npos) {
+      fail(ErrorCode::Unsupported, "the template for rerankers of {} has no {}", file_name(), name);
+    }
+  }
+  return tokenizer.encode_template(rerank_template_, {{{"query", query}, {"document", document}}});
 }
 
 std::string Runtime::render_chat(std::string_view request_json) const {

@@ -161,6 +161,14 @@ std::string read_pooling(const GgufFile& file, const SpecKeys& keys) {
   }
 }
 
+// What the rows of the classifier stand for, in files that have one; as llama.cpp, one where they name none.
+std::vector<std::string> read_labels(const GgufFile& file, const SpecKeys& keys) {
+  if (file.find_tensor("cls.output.weight") == nullptr) return {};
+  const auto named = file.find_strings(keys.key("classifier.output_labels"));
+  if (!named || named->empty()) return {"LABEL_0"};
+  return {named->begin(), named->end()};
+}
+
 // YaRN's own default is 0.1 ln(factor) + 1, which the model's file may replace (transformers' attention_factor) or
 // divide (mscale_all_dim); attn_factor is llama.cpp's, on top of it.
 float yarn_magnitude(const SpecKeys& keys, float factor) {
@@ -348,6 +356,7 @@ ModelSpec read_spec(const GgufFile& file) {
   read_sharing(file, keys, spec);
   read_states(file, keys, architecture, spec);
   spec.pooling = read_pooling(file, keys);
+  spec.labels = read_labels(file, keys);
   try {
     spec.validate();
   } catch (const Error& error) {

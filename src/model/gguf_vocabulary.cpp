@@ -114,6 +114,7 @@ VocabularyData read_vocabulary(const GgufFile& file) {
   // No key says so: transformers has it in the tokenizer's configuration, llama.cpp by the model's name.
   data.strips_behind_special = data.model == "llama" && file.find_string("general.architecture") == "phi3";
   data.chat_template = file.find_string("tokenizer.chat_template").value_or("");
+  data.rerank_template = file.find_string("tokenizer.chat_template.rerank").value_or("");
   return data;
 }
 

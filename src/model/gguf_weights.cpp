@@ -52,6 +52,10 @@ class WeightReader {
     weights.tied_output = !weights.output.present();
     if (weights.tied_output) weights.output = weights.token_embedding;
     weights.output_bias = optional("output.bias", {1, spec_.vocabulary_size, true});
+    if (const auto labels = static_cast<int32_t>(spec_.labels.size()); labels > 0) {
+      weights.classifier = required("cls.output.weight", {labels, spec_.hidden_size, false});
+      weights.classifier_bias = optional("cls.output.bias", {1, labels, true});
+    }
     const Shape factors{1, spec_.rope_dimension_count / 2, true};
     weights.rope_factors = optional("rope_freqs.weight", factors);
     if (!weights.rope_factors.present()) weights.rope_factors = optional("rope_factors_short.weight", factors);

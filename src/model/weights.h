@@ -136,7 +136,9 @@ struct ModelWeights {
   WeightView output_norm_bias;  // [E] F32, optional
   WeightView output;            // [V, E]; equal to token_embedding's view when tied
   bool tied_output = false;
-  WeightView output_bias;  // [V] F32, optional
+  WeightView output_bias;      // [V] F32, optional
+  WeightView classifier;       // [labels, E], optional
+  WeightView classifier_bias;  // [labels] F32, optional
   // Where layers have embeddings of their own (P numbers): of all layers together, what is added to these, from the
   // token's embedding, and its norm, of each layer's part by itself.
   WeightView layer_embeddings;       // [V, L*P]

@@ -36,7 +36,7 @@ struct AnswerDelta {
   std::string text;
   std::vector<int32_t> token_ids{};  // filled when the request wants them
   std::vector<TokenText> tokens{};   // filled when the request wants logprobs
-  std::vector<float> embedding{};    // of /v1/embeddings
+  std::vector<float> embedding{};    // of /v1/embeddings; of /v1/rerank the labels' probabilities
   std::vector<TokenText> prompt{};   // of a prompt's first answer, with prompt_logprobs
   inflight_finish_reason_t finish_reason = INFLIGHT_FINISH_NONE;
   // With finish reason stop: the text or the token that ended the answer; null: the model's own end.
@@ -77,12 +77,21 @@ class AnswerFormat {
   [[nodiscard]] virtual std::string whole(const AnswerUsage& usage) = 0;
 };
 
+// Of endpoints that never stream.
+class WholeFormat : public AnswerFormat {
+ public:
+  void begin(const AnswerUsage&, std::string&) final {}
+  void add(const AnswerDelta&, std::string&) final {}
+  void end(const AnswerUsage&, std::string&) final {}
+};
+
 // LIFETIME: `request` is kept by reference.
 [[nodiscard]] std::unique_ptr<AnswerFormat> completion_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> chat_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> response_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> messages_format(const GenerationRequest& request, AnswerInfo info);
 [[nodiscard]] std::unique_ptr<AnswerFormat> embedding_format(const GenerationRequest& request, AnswerInfo info);
+[[nodiscard]] std::unique_ptr<AnswerFormat> rerank_format(const GenerationRequest& request, AnswerInfo info);
 
 // "stop", "length" or "error".
 [[nodiscard]] const char* finish_name(inflight_finish_reason_t reason);

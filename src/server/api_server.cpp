@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ctime>
 #include <utility>
 
 #include "inflight/version.h"
+#include "server/model_routes.h"
 #include "server/openapi.h"
 #include "server/server_metrics.h"
 #include "server/sim_route.h"
@@ -43,12 +43,6 @@ CallMarks read_call_marks(const Json& tool_calls) {
 }
 
 // "2026-01-31T12:00:00Z"
-std::string rfc3339(std::time_t time_s) {
-  std::tm parts{};
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&time_s, &parts))};
-}
-
 // Takes the same time wherever the two differ, so that a key cannot be guessed letter by letter.
 bool same_secret(std::string_view given, std::string_view secret) {
   unsigned difference = given.size() == secret.size() ? 0 : 1;
@@ -126,6 +120,9 @@ const ApiServer::Route ApiServer::kRoutes[] = {
     {"POST", "/v1/messages", &ApiServer::post_messages, kJson},
     {"POST", "/v1/messages/count_tokens", &ApiServer::post_count_tokens, kJson},
     {"POST", "/v1/embeddings", &ApiServer::post_embeddings, kJson},
+    {"POST", "/v1/rerank", &ApiServer::post_rerank, kJson},
+    {"POST", "/v2/rerank", &ApiServer::post_rerank, kJson},
+    {"POST", "/rerank", &ApiServer::post_rerank, kJson},
     {"GET", "/v1/models", &ApiServer::get_models, 0},
     {"POST", "/v1/load_lora_adapter", &ApiServer::post_load_lora, kJson},
     {"POST", "/v1/unload_lora_adapter", &ApiServer::post_unload_lora, kJson},
@@ -313,48 +310,12 @@ void ApiServer::get_version(Exchange& exchange, HttpRequest&) {
 }
 
 void ApiServer::get_models(Exchange& exchange, HttpRequest& request) {
-  const Json loras = loaded_loras(engine_);
-  const auto describe_model = [&](const std::string& name) {
-    Json model;
-    model["id"] = name;
-    model["object"] = "model";
-    model["created"] = started_s_;
-    model["owned_by"] = "inflight";
-    model["root"] = options_.model_names.front();
-    model["max_model_len"] = info_["limits"]["max_model_len"];
-    model["parent"] = nullptr;
-    model["type"] = "model";  // from here on what Anthropic's clients read
-    model["display_name"] = name;
-    model["created_at"] = rfc3339(static_cast<std::time_t>(started_s_));
-    model["max_input_tokens"] = model["max_model_len"];
-    const int32_t most = info_["limits"]["max_tokens_limit"].get<int32_t>();  // 0: none
-    const auto context = model["max_model_len"].get<int32_t>();
-    model["max_tokens"] = most > 0 ? std::min(most, context) : context;
-    model["lifecycle"] = "active";
-    for (const Json& lora : loras) {
-      if (lora["name"] != name) continue;
-      model["root"] = lora["path"];
-      model["parent"] = options_.model_names.front();
-    }
-    return model;
-  };
-  if (request.path != "/v1/models") {
-    const auto name = percent_decoded(std::string_view(request.path).substr(std::string_view("/v1/models/").size()));
-    if (!name) throw ApiError(400, fmt::format("the path {} has a % without two hexadecimal digits", request.path));
-    static_cast<void>(is_adapter(*name));
-    return exchange.respond({.body = to_text(describe_model(*name))});
-  }
-  Json list;
-  list["object"] = "list";
-  list["data"] = Json::array();
-  for (const std::string& name : options_.model_names) {
-    if (name != "default" || options_.model_names.front() == name) list["data"].push_back(describe_model(name));
-  }
-  for (const Json& lora : loras) list["data"].push_back(describe_model(lora["name"]));
-  list["first_id"] = list["data"].front()["id"];
-  list["last_id"] = list["data"].back()["id"];
-  list["has_more"] = false;
-  exchange.respond({.body = to_text(list)});
+  const ServedModels models{options_.model_names, loaded_loras(engine_), info_, started_s_};
+  if (request.path == "/v1/models") return exchange.respond({.body = models_answer(models)});
+  const auto name = percent_decoded(std::string_view(request.path).substr(std::string_view("/v1/models/").size()));
+  if (!name) throw ApiError(400, fmt::format("the path {} has a % without two hexadecimal digits", request.path));
+  static_cast<void>(is_adapter(*name));
+  exchange.respond({.body = model_answer(models, *name)});
 }
 
 void ApiServer::get_openapi(Exchange& exchange, HttpRequest&) { exchange.respond({.body = openapi_}); }

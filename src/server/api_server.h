@@ -97,6 +97,7 @@ class ApiServer {
   void post_count_tokens(Exchange& exchange, HttpRequest& request) { count_tokens(exchange, request, kMessages); }
   void post_input_tokens(Exchange& exchange, HttpRequest& request) { count_tokens(exchange, request, kResponses); }
   void post_embeddings(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kEmbeddings); }
+  void post_rerank(Exchange& exchange, HttpRequest& request) { generate(exchange, request, kRerank); }
 
   void count_tokens(Exchange& exchange, HttpRequest& request, unsigned endpoint);
   void generate(Exchange& exchange, HttpRequest& request, unsigned endpoint);

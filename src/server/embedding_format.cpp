@@ -38,15 +38,10 @@ void normalize(std::vector<float>& values) {
   for (float& value : values) value = static_cast<float>(double{value} / std::sqrt(squares));
 }
 
-// Is never streamed.
-class EmbeddingFormat final : public AnswerFormat {
+class EmbeddingFormat final : public WholeFormat {
  public:
   EmbeddingFormat(const GenerationRequest& request, AnswerInfo info)
       : request_(request), info_(std::move(info)), embeddings_(static_cast<size_t>(info_.choice_count)) {}
-
-  void begin(const AnswerUsage&, std::string&) override {}
-  void add(const AnswerDelta&, std::string&) override {}
-  void end(const AnswerUsage&, std::string&) override {}
 
   void collect(const AnswerDelta& delta) override {
     if (!delta.embedding.empty()) embeddings_[static_cast<size_t>(delta.choice)] = delta.embedding;

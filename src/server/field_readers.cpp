@@ -165,6 +165,22 @@ void read_suffix(const Json& value, GenerationRequest& request) {
   request.suffix = value.get<std::string>();
 }
 
+void read_query(const Json& value, GenerationRequest& request) {
+  if (!value.is_string()) refuse("query", value, "a string");
+  request.query = value.get<std::string>();
+}
+
+void read_rerank_documents(const Json& value, GenerationRequest& request) {
+  if (!value.is_array() || value.empty()) refuse("documents", value, "a list of texts");
+  check_count("documents", value.size(), kEmbeddingCountMax);
+  for (size_t i = 0; i < value.size(); ++i) {
+    const bool in_object = value[i].is_object() && value[i].contains("text");
+    const Json& text = in_object ? value[i]["text"] : value[i];
+    if (!text.is_string()) refuse(fmt::format("documents[{}]", i), value[i], R"(a string or {"text": a string})");
+    request.prompts.push_back({.text = text.get<std::string>()});
+  }
+}
+
 void read_embedding_input(const Json& value, GenerationRequest& request) {
   request.prompts = read_prompt_list("input", value, kEmbeddingCountMax);
 }

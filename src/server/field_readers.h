@@ -12,6 +12,8 @@ namespace inflight::server {
 
 void read_prompts(const Json& value, GenerationRequest& request);
 void read_suffix(const Json& value, GenerationRequest& request);
+void read_query(const Json& value, GenerationRequest& request);
+void read_rerank_documents(const Json& value, GenerationRequest& request);
 void read_embedding_input(const Json& value, GenerationRequest& request);
 void read_dimensions(const Json& value, GenerationRequest& request);
 void read_encoding_format(const Json& value, GenerationRequest& request);

@@ -57,6 +57,7 @@ RequestOptions options_for(const GenerationRequest& request, const Prompt& promp
 std::unique_ptr<AnswerFormat> format_for(unsigned endpoint, const GenerationRequest& request, AnswerInfo info) {
   if (endpoint == kCompletions) return completion_format(request, std::move(info));
   if (endpoint == kEmbeddings) return embedding_format(request, std::move(info));
+  if (endpoint == kRerank) return rerank_format(request, std::move(info));
   if (endpoint == kMessages) return messages_format(request, std::move(info));
   if (endpoint == kChat) return chat_format(request, std::move(info));
   return response_format(request, std::move(info));
@@ -108,7 +109,9 @@ SubmittedRequest submit_request(Engine& engine, std::unique_ptr<GenerationReques
       Prompt& prompt = wanted.prompts[index];
       const bool as_text = prompt.ids.empty();
       const bool told = params.prompt_logprobs >= 0 || wanted.return_token_ids;
-      if (wanted.suffix) {
+      if (endpoint == kRerank) {
+        prompt.ids = engine.rerank_tokenize(wanted.query, prompt.text);
+      } else if (wanted.suffix) {
         constexpr bool kParseSpecial = false;  // a program may well have a text like "<|im_end|>"
         prompt.ids = engine.infill_tokenize(prompt.text, *wanted.suffix, params.add_special_tokens != 0, kParseSpecial);
       } else if (told && as_text) {

@@ -118,6 +118,11 @@ GenerationRequest read_generation_request(const Json& body, unsigned endpoint, i
   if (const char* const field = content_field(endpoint); find(body, field) == nullptr) {
     throw ApiError(400, fmt::format("'{}' is missing", field), field);
   }
+  if (endpoint == kRerank) {
+    if (find(body, "query") == nullptr) throw ApiError(400, "'query' is missing", "query");
+    request.params.pooling = INFLIGHT_POOLING_CLASSIFY;
+    return request;
+  }
   if (endpoint == kEmbeddings) {
     if (request.params.pooling == INFLIGHT_POOLING_NONE) request.params.pooling = INFLIGHT_POOLING_MODEL;
     return request;

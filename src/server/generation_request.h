@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a client asks for, checked: the common form of /v1/completions, /v1/chat/completions, /v1/responses,
-// /v1/messages and /v1/embeddings.
+// /v1/messages, /v1/embeddings and /v1/rerank.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,16 @@ inline constexpr unsigned kChat = 2;
 inline constexpr unsigned kResponses = 4;
 inline constexpr unsigned kEmbeddings = 8;
 inline constexpr unsigned kMessages = 16;  // Anthropic's
+inline constexpr unsigned kRerank = 32;
 inline constexpr unsigned kConversations = kChat | kResponses | kMessages;
 inline constexpr unsigned kEndpoints = kCompletions | kConversations;  // those that generate
-inline constexpr unsigned kAllEndpoints = kEndpoints | kEmbeddings;
+inline constexpr unsigned kAllEndpoints = kEndpoints | kEmbeddings | kRerank;
 
-// The field that an endpoint's prompt comes in: "prompt", "messages", "input".
+// The field that an endpoint's prompt comes in.
 [[nodiscard]] constexpr const char* content_field(unsigned endpoint) {
-  return endpoint == kCompletions ? "prompt" : (endpoint & (kChat | kMessages)) != 0 ? "messages" : "input";
+  if (endpoint == kCompletions) return "prompt";
+  if (endpoint == kRerank) return "documents";
+  return (endpoint & (kChat | kMessages)) != 0 ? "messages" : "input";
 }
 
 inline constexpr int32_t kChoicesMax = 128;  // answers of one HTTP request
@@ -69,7 +72,7 @@ struct GenerationRequest {
   int32_t top_logprobs = 0;
   int32_t prompt_logprobs = -1;  // vLLM's: tell those of the prompt and so many most likely tokens
 
-  std::vector<Prompt> prompts;        // completions and embeddings
+  std::vector<Prompt> prompts;        // completions and embeddings; of rerankers, the documents
   std::optional<std::string> suffix;  // completions: what stands behind the answer
   bool echo = false;                  // completions: the prompt's text comes before the answer
 
@@ -77,6 +80,11 @@ struct GenerationRequest {
   bool base64 = false;     // else numbers
   bool normalize = true;   // to length 1
   int32_t dimensions = 0;  // 0: not given
+
+  // Reranking.
+  std::string query;
+  int32_t top_n = 0;             // so many results; 0: all
+  bool return_documents = true;  // with their texts
 
   // Chat and responses.
   Json messages = Json::array();  // for the chat template: roles it knows, contents as text, arguments as objects

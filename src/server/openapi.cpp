@@ -53,7 +53,7 @@ Json generation(const char* summary, const char* request, const char* response) 
   return operation;
 }
 
-Json paths() {
+Json paths(const SchemaLimits& limits) {
   const Json object{{"type", "object"}};
   const Json text{{"type", "string"}};
   Json paths;
@@ -70,6 +70,10 @@ Json paths() {
       post_operation("Tokens of a conversation (responses)", reference("ResponseRequest"), std::move(count));
   paths["/v1/embeddings"]["post"] =
       post_operation("Texts as vectors", reference("EmbeddingRequest"), reference("EmbeddingList"));
+  if (limits.reranks) {
+    paths["/v1/rerank"]["post"] =
+        post_operation("Texts by relevance", reference("RerankRequest"), reference("RerankList"));
+  }
   paths["/v1/models"]["get"] = get_operation("The served model", "application/json", reference("ModelList"));
   paths["/v1/models"]["get"].erase("security");
   add_errors(paths["/v1/models"]["get"]["responses"], {"401"});
@@ -255,6 +259,9 @@ constexpr std::string_view kFixedSchemas = R"json({
     "EmbeddingList": {"type": "object", "required": ["object", "data", "model", "usage"], "properties": {
       "data": {"type": "array", "items": {"type": "object", "required": ["object", "index", "embedding"], "properties": {
       "embedding": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}}}}}},
+    "RerankList": {"type": "object", "required": ["id", "object", "model", "usage", "results"], "properties": {
+      "results": {"type": "array", "items": {"type": "object", "required": ["index", "relevance_score"], "properties": {
+      "relevance_score": {"type": "number", "minimum": 0, "maximum": 1}}}}}},
     "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
       "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
     "Model": {"type": "object", "required": ["id", "object", "created", "owned_by"]},
@@ -307,7 +314,8 @@ std::string openapi_document(const Json& engine_info) {
   const SchemaLimits limits{.vocabulary_size = engine_info["model"]["vocabulary_size"],
                             .max_model_len = engine_info["limits"]["max_model_len"],
                             .embedding_length = engine_info["model"]["embedding_length"],
-                            .infill = engine_info["model"]["infill"]};
+                            .infill = engine_info["model"]["infill"],
+                            .reranks = !engine_info["model"]["labels"].empty()};
   Json document;
   document["openapi"] = "3.1.0";
   document["info"] = Json{{"title", "inflight"},
@@ -315,7 +323,7 @@ std::string openapi_document(const Json& engine_info) {
                           {"version", INFLIGHT_VERSION_STRING},
                           {"license", Json{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}}};
   document["security"] = Json::array({Json{{"key", Json::array()}}, Json::object()});
-  document["paths"] = paths();
+  document["paths"] = paths(limits);
   document["components"]["securitySchemes"]["key"] = Json{{"type", "http"}, {"scheme", "bearer"}};
   document["components"]["schemas"] = Json::parse(with_limits(kFixedSchemas, limits));
   document["components"]["schemas"]["CompletionRequest"] = request_schema(kCompletions, limits);
@@ -323,6 +331,7 @@ std::string openapi_document(const Json& engine_info) {
   document["components"]["schemas"]["ResponseRequest"] = request_schema(kResponses, limits);
   document["components"]["schemas"]["MessagesRequest"] = request_schema(kMessages, limits);
   document["components"]["schemas"]["EmbeddingRequest"] = request_schema(kEmbeddings, limits);
+  document["components"]["schemas"]["RerankRequest"] = request_schema(kRerank, limits);
   return to_text(document);
 }
 

@@ -55,7 +55,8 @@ struct SchemaLimits {
   int32_t vocabulary_size = 0;
   int32_t max_model_len = 0;  // tokens of prompt and answer
   int32_t embedding_length = 0;
-  bool infill = false;  // whether the model was trained to insert
+  bool infill = false;   // whether the model was trained to insert
+  bool reranks = false;  // whether it has a classifier
 };
 
 // JSON Schema of an endpoint's request body.

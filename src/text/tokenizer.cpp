@@ -2,6 +2,7 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -9,6 +10,28 @@
 #include "text/sentencepiece_tokenizer.h"
 
 namespace inflight {
+namespace {
+
+// {NAME} becomes the value of that name.
+std::string with_values(std::string_view text, std::span<const Tokenizer::NamedText> values) {
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    const auto stands_here = [&](const Tokenizer::NamedText& value) {
+      const std::string_view name = value.first;
+      return text.substr(i + 1).starts_with(name) && text.substr(i + 1 + name.size()).starts_with('}');
+    };
+    const auto value = text[i] == '{' ? std::ranges::find_if(values, stands_here) : values.end();
+    if (value == values.end()) {
+      result += text[i++];
+    } else {
+      result += value->second;
+      i += value->first.size() + 2;
+    }
+  }
+  return result;
+}
+
+}  // namespace
 
 Tokenizer::Tokenizer(const VocabularyData& data) : vocabulary_(data), special_tokens_(vocabulary_) {}
 
@@ -30,8 +53,8 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
   return ids;
 }
 
-void Tokenizer::encode_parts(std::string_view text, bool parse_special, bool after_special,
-                             std::vector<TokenId>& ids) const {
+void Tokenizer::encode_around_special(std::string_view text, bool parse_special, bool after_special,
+                                      std::vector<TokenId>& ids, const EncodeBetween& encode_between) const {
   if (text.size() > limits::kPromptBytesMax) {
     fail(ErrorCode::InvalidArgument, "the text has {} bytes, allowed: {}", text.size(), limits::kPromptBytesMax);
   }
@@ -40,7 +63,7 @@ void Tokenizer::encode_parts(std::string_view text, bool parse_special, bool aft
     const auto match = special_tokens_.find(text, done, parse_special);
     const size_t end = match ? match->offset : text.size();
     if (end > done) {
-      encode_text(text.substr(done, end - done), after_special, ids);
+      encode_between(text.substr(done, end - done), after_special);
       after_special = false;
     }
     if (!match) break;
@@ -49,6 +72,12 @@ void Tokenizer::encode_parts(std::string_view text, bool parse_special, bool aft
     done = match->offset + match->length;
     if (vocabulary_.strips_behind(match->id)) done = std::min(text.find_first_not_of(" \t\n\v\f\r", done), text.size());
   }
+}
+
+void Tokenizer::encode_parts(std::string_view text, bool parse_special, bool after_special,
+                             std::vector<TokenId>& ids) const {
+  encode_around_special(text, parse_special, after_special, ids,
+                        [&](std::string_view between, bool after) { encode_text(between, after, ids); });
 }
 
 std::vector<TokenId> Tokenizer::encode_infill(std::string_view before, std::string_view behind,
@@ -62,6 +91,14 @@ std::vector<TokenId> Tokenizer::encode_infill(std::string_view before, std::stri
   ids.push_back(marks->suffix);
   encode_parts(behind, options.parse_special, false, ids);
   ids.push_back(marks->middle);
+  return ids;
+}
+
+std::vector<TokenId> Tokenizer::encode_template(std::string_view text, std::span<const NamedText> values) const {
+  std::vector<TokenId> ids;
+  encode_around_special(text, true, true, ids, [&](std::string_view between, bool after_special) {
+    encode_parts(with_values(between, values), false, after_special, ids);
+  });
   return ids;
 }
 

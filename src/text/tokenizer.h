@@ -5,8 +5,11 @@
 // token, or nothing where there is none.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -44,6 +47,11 @@ class Tokenizer {
   [[nodiscard]] std::vector<TokenId> encode_infill(std::string_view before, std::string_view behind,
                                                    const EncodeOptions& options = {}) const;
 
+  // A template whose {names} stand for values. Control tokens are those that the template spells; in values such texts
+  // are text. Names without a value stay as they are. Nothing is added around it.   ERRORS: as encode().
+  using NamedText = std::pair<std::string_view, std::string_view>;
+  [[nodiscard]] std::vector<TokenId> encode_template(std::string_view text, std::span<const NamedText> values) const;
+
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
 
  protected:
@@ -56,6 +64,10 @@ class Tokenizer {
   void encode_bytes(std::string_view bytes, std::vector<TokenId>& ids) const;
 
  private:
+  // The special tokens of `text`; what is between them is left to the caller.
+  using EncodeBetween = std::function<void(std::string_view between, bool after_special)>;
+  void encode_around_special(std::string_view text, bool parse_special, bool after_special, std::vector<TokenId>& ids,
+                             const EncodeBetween& encode_between) const;
   // encode() of a text, which need not be the whole prompt.
   void encode_parts(std::string_view text, bool parse_special, bool after_special, std::vector<TokenId>& ids) const;
 

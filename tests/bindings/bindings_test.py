@@ -219,8 +219,23 @@ class Python(unittest.TestCase):
         vectors = [engine.embed("A fox", pooling) for pooling in ("last", "mean")]
         self.assertEqual([len(vector) for vector in vectors], [256, 256])
         self.assertNotEqual(vectors[0], vectors[1])
+        with self.assertRaisesRegex(inflight.Unsupported, "has no classifier"):
+            engine.rerank("Who?", ["A fox"])
         prompt = engine.chat_render([{"role": "user", "content": "Hi"}])
         self.assertIn("assistant", prompt)
+
+    def test_reranks(self):
+        documents = ["The dog ran home.", b"Two plus two is four."]
+        with inflight.Engine(MODEL, classifier_from_token="he,yes") as engine:
+            self.assertEqual(engine.info()["model"]["labels"], ["yes", "he"])
+            scores = engine.rerank("Who ran home?", documents)
+            again = [engine.embed(engine.rerank_tokenize("Who ran home?", document), "classify") for document in documents]
+        self.assertEqual([probabilities[0] for probabilities in again], scores)
+        for probabilities in again:
+            self.assertAlmostEqual(sum(probabilities), 1, places=6)
+        self.assertNotEqual(scores[0], scores[1])
+        with self.assertRaisesRegex(inflight.InvalidArgument, "classifier_from_token: the text 'perhaps' is"):
+            inflight.Engine(MODEL, classifier_from_token="perhaps")
 
     def test_bytes_are_text(self):
         text, engine = "Once upon a time", self.engine

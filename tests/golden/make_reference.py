@@ -11,14 +11,12 @@ tensor rope_freqs.weight, which llama.cpp reads, and as metadata (reference_llam
 import json
 import math
 import pathlib
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
 
 import gguf
 import numpy as np
+
+from llama_server import served
 
 HERE = pathlib.Path(__file__).resolve().parent
 VOCABULARY = 48
@@ -315,7 +313,12 @@ def write_model(path, case, llama3_as_keys=False):
         w.add_shared_kv_layers(extras.get("sharing", 0))
         w.add_embedding_length_per_layer_input(extras.get("layer_embeddings", 0))
     w.add_tokenizer_model("llama")
-    w.add_token_list(["<unk>", "<s>", "</s>"] + [f"\u2581t{i}" for i in range(3, VOCABULARY)])
+    texts = extras.get("texts", [f"\u2581t{i}" for i in range(3, VOCABULARY)])
+    w.add_token_list(["<unk>", "<s>", "</s>", *texts])
+    if "labels" in extras:
+        w.add_pooling_type(gguf.PoolingType.RANK)
+        w.add_classifier_output_labels(extras["labels"])
+        w.add_string("tokenizer.chat_template.rerank", extras["template"])
     w.add_token_scores([0.0] * VOCABULARY)
     w.add_token_types([2, 3, 3] + [1] * (VOCABULARY - 3))
     w.add_bos_token_id(1)
@@ -505,6 +508,8 @@ def write_model(path, case, llama3_as_keys=False):
         norm("token_embd_norm" if "short_convolution" in extras else "output_norm")
     if extras.get("untied"):
         matrix("output.weight", VOCABULARY, hidden)
+    if "labels" in extras:
+        matrix("cls.output.weight", len(extras["labels"]), hidden)
     if extras.get("logit_biases"):
         vector("output.bias", VOCABULARY, 0.0, 2.0)
     if extras.get("llama3") and llama3_as_keys:
@@ -530,25 +535,9 @@ def write_model(path, case, llama3_as_keys=False):
 
 def log_probabilities(server, path, ids, count):
     """Of `count` greedy steps: the ids before and the log probabilities behind them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    arguments = ["-m", path, "--port", port, "-c", 128, "-np", 1, "-ctk", "f32", "-ctv", "f32", "-fa", "off", "--no-warmup"]
-    process = subprocess.Popen([server, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(300):
-            try:
-                if urllib.request.urlopen(url + "/health", timeout=1).status == 200:
-                    break
-            except OSError:
-                time.sleep(0.1)
-        body = {"prompt": ids, "n_predict": count, "n_probs": VOCABULARY, "temperature": 0, "cache_prompt": False}
-        request = urllib.request.Request(url + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        answer = json.load(urllib.request.urlopen(request, timeout=60))
-    finally:
-        process.terminate()
-        process.wait()
+    with served(server, path) as post:
+        answer = post("/completion", {"prompt": ids, "n_predict": count, "n_probs": VOCABULARY, "temperature": 0,
+                                      "cache_prompt": False})
     steps = answer["completion_probabilities"]
     assert len(steps) == count, f"{len(steps)} of {count} steps"
     results = []
@@ -584,4 +573,5 @@ def main():
     (HERE / "reference.json").write_text(f'{{"cases": [\n {text}\n]}}\n')
 
 
-main()
+if __name__ == "__main__":
+    main()

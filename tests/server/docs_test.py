@@ -18,7 +18,7 @@ MANUAL = (SOURCE / "docs/SERVER.md").read_text()
 
 def setUpModule():
     global server
-    server = Server(PROGRAM)
+    server = Server(PROGRAM, "--classifier-from-token", "he,yes")
 
 
 def tearDownModule():

@@ -15,6 +15,7 @@ inflight_python_test(server_speculative server server/speculative_test.py $<TARG
 inflight_python_test(server_lora server server/lora_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR})
 inflight_python_test(server_options server server/options_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_embeddings server server/embeddings_test.py $<TARGET_FILE:inflight>)
+inflight_python_test(server_rerank server server/rerank_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_attack server server/attack_test.py $<TARGET_FILE:inflight> ${PROJECT_SOURCE_DIR})
 inflight_python_test(server_soak server server/soak_test.py $<TARGET_FILE:inflight>)
 inflight_python_test(server_page server server/page_test.py $<TARGET_FILE:inflight>)

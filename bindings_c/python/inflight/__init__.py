@@ -390,6 +390,11 @@ class Engine:
         with self.submit(prompt, **options) as stream:
             return stream.text()
 
+    def rerank(self, query: _values.Text, documents: typing.Iterable[_values.Text]) -> list[float]:
+        """How relevant each document is for the query, 0 to 1; of a reranker, or with classifier_from_token="no,yes"."""
+        streams = [self.submit(self.rerank_tokenize(query, document), pooling="classify") for document in documents]
+        return [(list(stream._outputs())[-1].embedding or [0.0])[0] for stream in streams]
+
     def embed(self, prompt: typing.Union[_values.Text, typing.Iterable[int]], pooling: str = "model") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last", "mean" or as the model's file states."""
         with self.submit(prompt, pooling=pooling) as stream:
@@ -424,6 +429,12 @@ class Engine:
         before, behind = _values.utf8(prefix), _values.utf8(suffix)
         return self._token_ids(_library.inflight_infill_tokenize, len(before) + len(behind) + 16, before, len(before), behind,
                                len(behind), add_special_tokens, parse_special_tokens)
+
+    def rerank_tokenize(self, query: _values.Text, document: _values.Text) -> list[int]:
+        """What a reranker judges: submit it with pooling="classify"."""
+        asked, text = _values.utf8(query), _values.utf8(document)
+        return self._token_ids(_library.inflight_rerank_tokenize, len(asked) + len(text) + 128, asked, len(asked), text,
+                               len(text))
 
     def detokenize(self, ids: typing.Sequence[int]) -> str:
         array = _values.ids_of("ids", ids)

@@ -13,7 +13,7 @@ PARAMS_ENGINE, PARAMS_REQUEST = 1, 2
 PAUSE_NEW, PAUSE_ALL = 1, 2
 LOG_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 ENUMERATIONS = {"kv_cache_dtype": {"auto": 0, "f16": 1, "f32": 2, "q8_0": 3, "i16": 4},
-                "pooling": {"last": 1, "mean": 2, "model": 3}}
+                "pooling": {"last": 1, "mean": 2, "model": 3, "classify": 4}}
 REJECT_REASONS = {1: "max_requests", 2: "queued_requests", 3: "queued_tokens", 4: "predicted_wait", 5: "draining"}
 FINISH_REASONS = {0: None, 1: "stop", 2: "length", 3: "abort", 4: "error"}
 
@@ -47,7 +47,7 @@ class EngineParams(ctypes.Structure):
         ("linear_backend", c_char_p), ("kv_offloading_size", c_double),
         ("chat_template", c_char_p),
         ("lora_modules", POINTER(c_char_p)), ("lora_module_count", c_size_t), ("max_loras", c_int32), ("max_lora_rank", c_int32),
-        ("speculative_config", c_char_p), ("served_model_name", c_char_p)]
+        ("speculative_config", c_char_p), ("served_model_name", c_char_p), ("classifier_from_token", c_char_p)]
 
 
 class RequestParams(ctypes.Structure):
@@ -129,6 +129,8 @@ _FUNCTIONS = {
     "inflight_tokenize": [c_void_p, c_char_p, c_size_t, c_uint8, c_uint8, POINTER(c_int32), c_size_t, POINTER(c_size_t)],
     "inflight_infill_tokenize": [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t, c_uint8, c_uint8, POINTER(c_int32),
                                  c_size_t, POINTER(c_size_t)],
+    "inflight_rerank_tokenize": [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t, POINTER(c_int32), c_size_t,
+                                 POINTER(c_size_t)],
     "inflight_detokenize": [c_void_p, POINTER(c_int32), c_size_t, *_TEXT_RESULT],
     "inflight_token_text": [c_void_p, c_int32, *_TEXT_RESULT],
     "inflight_last_rejection": [POINTER(c_int32)],

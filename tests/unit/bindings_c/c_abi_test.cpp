@@ -306,8 +306,13 @@ TEST_F(CAbi, GivesEmbeddings) {
   ASSERT_EQ(inflight_stream_next(stream, -1, &event), INFLIGHT_OK);
   EXPECT_EQ(std::vector<float>(event.embedding, event.embedding + event.embedding_size), mean);
   inflight_stream_destroy(stream);
-  request.pooling = 4;
+  request.pooling = 5;
   EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_INVALID_ARGUMENT);
+  request.pooling = INFLIGHT_POOLING_CLASSIFY;
+  EXPECT_EQ(inflight_engine_submit(engine_, &request, &stream), INFLIGHT_ERROR_UNSUPPORTED);
+  EXPECT_NE(std::strstr(inflight_last_error(), "has no classifier"), nullptr);
+  size_t count = 0;
+  EXPECT_EQ(inflight_rerank_tokenize(engine_, "a", 1, "b", 1, nullptr, 0, &count), INFLIGHT_ERROR_UNSUPPORTED);
 }
 
 TEST_F(CAbi, PoliciesChangeBetweenSteps) {

@@ -197,6 +197,19 @@ TEST(ReadSpec, ReadsWhatEmbeddingsAreMadeOf) {
   EXPECT_EQ(pooling(9), "9");
 }
 
+TEST(ReadSpec, ReadsWhatAClassifierTells) {
+  const auto labels = [](bool has_classifier, std::vector<std::string> named) {
+    GgufWriter writer = keys_without("");
+    if (!named.empty()) writer.key_strings("llama.classifier.output_labels", named);
+    if (has_classifier) writer.tensor("cls.output.weight", TensorType::F32, {8, 2}, std::vector<float>(16));
+    return spec_of(writer).labels;
+  };
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels(true, {"yes", "no"}), Labels({"yes", "no"}));
+  EXPECT_EQ(labels(true, {}), Labels({"LABEL_0"}));
+  EXPECT_EQ(labels(false, {"yes", "no"}), Labels());  // what no tensor is there for
+}
+
 TEST(ReadSpec, TakesWhatChangesNothing) {
   GgufWriter writer = keys_without("");
   writer.key_u32("llama.attention.sliding_window", 0);

@@ -403,6 +403,29 @@ TEST(Tokenizer, MarksInsertionsAsTheFileSays) {
   EXPECT_EQ(Tokenizer::create(data)->encode_infill("a", "b"), Ids({1, before, space, a, behind, b, middle}));
 }
 
+TEST(Tokenizer, PutsTextsIntoATemplate) {
+  VocabularyData data = test::sentencepiece_vocabulary({"a", "b", "{", "}"});
+  data.add_space_prefix = false;
+  const TokenId mark = test::add_token(data, "<m>", TokenType::Control);
+  const TokenId user = test::add_token(data, "ab", TokenType::UserDefined);
+  const auto tokenizer = Tokenizer::create(data);
+  const auto id = [&](const char* text) { return *tokenizer->vocabulary().find(text); };
+  const auto encode = [&](std::string_view text, std::string_view query, std::string_view document) {
+    return tokenizer->encode_template(text, {{{"query", query}, {"document", document}}});
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(encode("<m>{query}<m>{document}<m>", "a", "bb"), Ids({mark, id("a"), mark, id("b"), id("b"), mark}));
+  EXPECT_EQ(encode("b{query}", "ab", ""), Ids({id("b"), user}));
+  EXPECT_EQ(encode("a{query}", "b", ""), Ids({user}));  // as the whole text is read
+  EXPECT_EQ(encode("{query}{query}", "a", "b"), Ids({id("a"), id("a")}));
+  EXPECT_EQ(encode("{a}{", "a", "b"), Ids({id("{"), id("a"), id("}"), id("{")}));  // nobody's name
+  EXPECT_EQ(encode("{query}", "{document}", "b"), tokenizer->encode("{document}", kPlain));
+  EXPECT_EQ(encode("{query}<m>", "", ""), Ids({mark}));
+  const Ids spelled = encode("<m>{query}", "<m>", "");
+  EXPECT_EQ(std::ranges::count(spelled, mark), 1);
+  EXPECT_EQ(Ids(spelled.begin() + 1, spelled.end()), tokenizer->encode("<m>", kPlain));
+}
+
 TEST(Tokenizer, TakesANameThatEndsTurnsForAControlToken) {
   for (const TokenType type : {TokenType::Normal, TokenType::UserDefined}) {
     VocabularyData data = test::sentencepiece_vocabulary({"\u2581", "a"});

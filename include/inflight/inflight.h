@@ -127,7 +127,8 @@ typedef int32_t inflight_kv_type_t;
 typedef struct inflight_engine_params {
   uint32_t struct_size;
   uint32_t reserved;
-  const char* model;                     /* path of a GGUF file; required                                        */
+  const char* model;                     /* path of a GGUF file, of several the first, or of a folder of safetensors;
+                                            required                                                             */
   const char* device;                    /* index, cpu, gpu or part of a name ($INFLIGHT_DEVICE, else the best GPU, else CPU) */
 
   /* sizes */

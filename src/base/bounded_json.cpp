@@ -37,4 +37,19 @@ Json parse_json(std::string_view text, std::string_view what) {
   }
 }
 
+nlohmann::json parse_large_json(std::string_view text, std::string_view what) {
+  using Event = nlohmann::json::parse_event_t;
+  const auto check = [&](int depth, Event event, const nlohmann::json&) {
+    if ((event == Event::array_start || event == Event::object_start) && depth >= kJsonDepthMax) {
+      fail(ErrorCode::CorruptFile, "{}: nested deeper than {} levels", what, int{kJsonDepthMax});
+    }
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, check);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::CorruptFile, "{}: {}", what, json_problem(error.what()));
+  }
+}
+
 }  // namespace inflight

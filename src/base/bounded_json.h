@@ -19,4 +19,8 @@ inline constexpr size_t kJsonComparisonsMax = 100'000'000;            // of name
 //         kJsonComparisonsMax.
 [[nodiscard]] nlohmann::ordered_json parse_json(std::string_view text, std::string_view what);
 
+// The same of files, whose objects may have any number of members, which are sorted by name.
+// ERRORS: CorruptFile.
+[[nodiscard]] nlohmann::json parse_large_json(std::string_view text, std::string_view what);
+
 }  // namespace inflight

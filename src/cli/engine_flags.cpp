@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/engine_flags.h"
 
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -79,17 +78,6 @@ void add_service_flags(CLI::App& command, EngineFlags& flags) {
   add("--record", flags.options.record_path, "Every decision to this file, for: inflight replay, inflight explain");
 }
 
-struct LoadProgress {
-  size_t bytes;  // of the model files
-  ProgressBar bar;
-};
-
-size_t file_bytes(const std::string& path) {
-  std::error_code unknown;
-  const auto bytes = std::filesystem::file_size(path, unknown);
-  return unknown ? 0 : bytes;
-}
-
 }  // namespace
 
 std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
@@ -99,7 +87,8 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   const auto add = [&command](const char* name, auto& value, const char* help, const char* group) {
     return command.add_option(name, value, help)->group(group);
   };
-  add("-m,--model", options.model, "GGUF file (default: the demo model)", kEngine)->check(not_empty());
+  add("-m,--model", options.model, "GGUF file, or a folder of safetensors (default: the demo model)", kEngine)
+      ->check(not_empty());
   add("--device", options.device,
       "Index, cpu, gpu or part of a name, see: inflight devices (default: best GPU, else CPU)", kEngine)
       ->check(not_empty())
@@ -216,13 +205,13 @@ Engine open_engine(EngineFlags& flags) {
   if (options.params.log_interval_steps > 0) log_to_stderr(INFLIGHT_LOG_INFO);  // its lines are of this level
 
   const SteadyClock clock;
-  LoadProgress progress{file_bytes(options.model) + file_bytes(draft_model_of(flags)), {"loading", clock}};
+  ProgressBar progress("loading", clock);
   options.params.progress = [](void* context, double fraction, const char* what) -> int32_t {
-    auto& shown = *static_cast<LoadProgress*>(context);
+    auto& shown = *static_cast<ProgressBar*>(context);
     if (fraction == 0.0) {
-      shown.bar.announce(what);
+      shown.announce(what);
     } else {
-      shown.bar.update(static_cast<size_t>(fraction * static_cast<double>(shown.bytes)), shown.bytes, what);
+      shown.update_share(fraction, what);
     }
     return 0;
   };

@@ -25,7 +25,8 @@ void run_inspect(const std::string& path, bool as_json) {
 
 void add_inspect_command(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("inspect", "Show what a model file holds and what memory it takes");
-  command->add_option("FILE", "GGUF file, runnable or not (default: the demo model)")->check(not_empty());
+  command->add_option("FILE", "GGUF file or folder of safetensors, runnable or not (default: the demo model)")
+      ->check(not_empty());
   command->add_flag("--json")->description("One JSON object instead of tables");
   command->callback([command] {
     const std::string path = command->count("FILE") > 0 ? (*command)["FILE"]->as<std::string>() : demo_model_path();

@@ -373,8 +373,11 @@ Inspection inspect(const GgufFile& file) {
 
 std::string to_text(const Inspection& inspection) {
   const GgufFile& file = inspection.file;
-  std::string out = fmt::format("{}: GGUF version {}, {}, {} metadata keys, {} tensors\n", file.path(), file.version(),
-                                bytes_text(file.file_bytes()), file.metadata().size(), file.tensors().size());
+  const size_t parts = file.parts().size();
+  std::string out = fmt::format("{}: {}, {}{}, {} metadata keys, {} tensors\n", file.path(),
+                                file.is_checkpoint() ? "safetensors" : fmt::format("GGUF version {}", file.version()),
+                                parts > 1 ? fmt::format("{} files, ", parts) : "", bytes_text(file.file_bytes()),
+                                file.metadata().size(), file.tensors().size());
   add_model(inspection, out);
   if (inspection.spec && !file.tensors().empty()) add_memory(inspection, out);
   if (!file.tensors().empty()) add_totals(inspection, out);
@@ -404,6 +407,7 @@ Json to_json(const Inspection& inspection) {
   }
   return {{"file", file.path()},
           {"version", file.version()},
+          {"file_count", file.parts().size()},
           {"file_bytes", file.file_bytes()},
           {"parameters", inspection.parameter_count},
           {"runnable", inspection.obstacle.empty()},

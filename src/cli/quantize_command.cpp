@@ -73,7 +73,7 @@ TensorType type_named(const std::string& name) {
 
 void add_quantize_command(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("quantize", "Convert a model file to another number format");
-  const std::string input = "GGUF file of tensors in " + readable_type_names();
+  const std::string input = "GGUF file or folder of tensors in " + readable_type_names();
   command->add_option("IN", input)->required();
   command->add_option("OUT", "File to write; appears whole or not at all")->required();
   command->add_option("TYPE", "f32, f16, bf16, q8_0 (8.5 bits a weight) or q4_0 (4.5 bits)")->required();

@@ -56,7 +56,10 @@ void add_tokenize_command(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("tokenize", "Show the tokens of a text, one a line: id, what it stands for");
   command->add_option("TEXT", "Text to cut (default: standard input, byte for byte; behind -- when it begins with -)");
-  command->add_option("-m,--model", "GGUF file; its vocabulary is enough (default: the demo model)")->type_name("FILE");
+  command
+      ->add_option("-m,--model",
+                   "GGUF file, whose vocabulary is enough, or a folder of safetensors (default: the demo model)")
+      ->type_name("FILE");
   command->add_flag("--no-special")->description("Add no begin or end token");
   command->add_flag("--no-parse-special")->description("Take text like <|im_end|> as text, not as that token");
   command->add_flag("--json")->description("One JSON object: ids, pieces");

@@ -153,6 +153,7 @@ struct ModelSpec {
   float attention_softcap = 0.0F;  // of scaled products of queries and keys
   float logit_softcap = 0.0F;
   RopeStyle rope_style = RopeStyle::Interleaved;
+  bool checkpoint_rows = false;      // of queries and keys: in another order than in the architecture's GGUF files
   int32_t rope_dimension_count = 0;  // the first numbers of each head that are rotated; even, <= D
   float rope_base = 10000.0F;
   RopeScaling rope_scaling;

@@ -39,9 +39,12 @@ uint64_t layout_of(TensorType type) {
 }
 
 // Everything that the chunks' bytes depend on.
-std::string description(const FileIdentity& model, const std::vector<const WeightView*>& matrices,
+std::string description(std::span<const FileIdentity> model, const std::vector<const WeightView*>& matrices,
                         const ChunkPlan& plan) {
-  std::string text = fmt::format("{} {} {} {}\n", model.path, model.inode, model.bytes, model.changed_ns);
+  std::string text;
+  for (const FileIdentity& file : model) {
+    text += fmt::format("{} {} {} {}\n", file.path, file.inode, file.bytes, file.changed_ns);
+  }
   std::set<TensorType> types;
   for (size_t i = 0; i < matrices.size(); ++i) {
     const WeightView& view = *matrices[i];
@@ -61,18 +64,19 @@ struct PackedFile::Footer {
   bool operator==(const Footer&) const = default;
 };
 
-PackedFile::PackedFile(const std::string& folder, const FileIdentity& model,
+PackedFile::PackedFile(const std::string& folder, std::span<const FileIdentity> model,
                        const std::vector<const WeightView*>& matrices, const ChunkPlan& plan)
-    : contents_(hash_of(description(model, matrices, plan))), mode_(model.mode), sizes_(plan.chunk_bytes) {
-  std::string where = model.path;  // one file a model and kind of device, so that another version's is replaced
+    : contents_(hash_of(description(model, matrices, plan))), mode_(model.front().mode), sizes_(plan.chunk_bytes) {
+  std::string where = model.front().path;  // one file a model and kind of device, so that another version's is replaced
   for (const size_t size : sizes_) {
     offsets_.push_back(bytes_);
     bytes_ += align_up(size, kHugePage);
     where += fmt::format(" {}", size);
   }
   constexpr size_t kNameMost = 128;
-  path_ = fmt::format("{}/{}.{:016x}.packed", folder,
-                      std::filesystem::path(model.path).filename().string().substr(0, kNameMost), hash_of(where));
+  path_ =
+      fmt::format("{}/{}.{:016x}.packed", folder,
+                  std::filesystem::path(model.front().path).filename().string().substr(0, kNameMost), hash_of(where));
 }
 
 bool PackedFile::find() {

@@ -21,9 +21,10 @@ namespace inflight {
 
 class PackedFile {
  public:
-  // Of the model in `model`, whose matrices the plan places. Its name tells the model's file name.
-  PackedFile(const std::string& folder, const FileIdentity& model, const std::vector<const WeightView*>& matrices,
-             const ChunkPlan& plan);
+  // Of the model in these files, whose matrices the plan places. Its name tells the first one's.
+  // REQUIRES: there is one.
+  PackedFile(const std::string& folder, std::span<const FileIdentity> model,
+             const std::vector<const WeightView*>& matrices, const ChunkPlan& plan);
 
   // Whether the file is there and was packed from this model, as it is now, in this layout; maps it.
   [[nodiscard]] bool find();

@@ -56,14 +56,14 @@ WeightStore::WeightStore(Device& device, const ModelWeights& weights, const std:
   upload_vectors(device, weight_vectors(weights));
   const std::vector<const WeightView*> matrices = weight_matrices(weights);
   const ChunkPlan plan = place_matrices(device, matrices);
-  if (!packed_folder.empty() && weights.file) packed_.emplace(packed_folder, *weights.file, matrices, plan);
+  if (!packed_folder.empty() && !weights.files.empty()) packed_.emplace(packed_folder, weights.files, matrices, plan);
   if (packed_ && packed_->find()) {
     for (size_t i = 0; i < plan.chunk_bytes.size(); ++i) chunks_.emplace_back(device, "weights", packed_->chunk(i));
     report(progress, 1.0, matrices.back()->name);
     return;
   }
   for (const size_t bytes : plan.chunk_bytes) chunks_.emplace_back(device, "weights", bytes);
-  pack_matrices(matrices, plan, weights.file.has_value(), progress);
+  pack_matrices(matrices, plan, !weights.files.empty(), progress);
   device.finish();
   if (!packed_) return;
   report(progress, 0.0, "keeping the packed weights (once)");

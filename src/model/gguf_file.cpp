@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/gguf_file.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/quote.h"
+#include "model/checkpoint.h"
 
 namespace inflight {
 namespace {
@@ -119,6 +126,32 @@ std::optional<T> read_if_present(const GgufFile& file, std::string_view key, T (
   return (Lookup(file.path(), *value).*read)();
 }
 
+constexpr std::string_view kPartNumber = "split.no", kPartCount = "split.count", kTensorCount = "split.tensors.count";
+
+// The files of a model whose first one is `path`, that among them; number: its own, from 0 on.
+std::vector<std::string> part_paths(const std::string& path, int64_t number, int64_t count) {
+  if (count > limits::kGgufPartsMax) {
+    fail(ErrorCode::CorruptFile, "{}: is one of {} parts ({}), allowed: up to {}", path, count, kPartCount,
+         limits::kGgufPartsMax);
+  }
+  const auto end_of_name = [count](int64_t part) { return fmt::format("-{:05}-of-{:05}.gguf", part + 1, count); };
+  if (number != 0) {
+    fail(ErrorCode::InvalidArgument,
+         "{}: is part {} of a model in {} files: give the first one, whose name ends with {}", path, number + 1, count,
+         end_of_name(0));
+  }
+  if (!path.ends_with(end_of_name(0))) {
+    fail(ErrorCode::InvalidArgument,
+         "{}: is the first of {} files, which are found by their names: its own has to end with {}", path, count,
+         end_of_name(0));
+  }
+  std::vector<std::string> paths;
+  for (int64_t part = 0; part < count; ++part) {
+    paths.push_back(path.substr(0, path.size() - end_of_name(0).size()) + end_of_name(part));
+  }
+  return paths;
+}
+
 }  // namespace
 
 GgufScalar decode_scalar(GgufValueType type, const std::byte* bytes) {
@@ -167,8 +200,75 @@ std::vector<std::string_view> decode_strings(const GgufValue& value) {
   return strings;
 }
 
-GgufFile::GgufFile(const std::string& path)
-    : path_(path), mapping_(path), contents_(parse_gguf(path, mapping_.bytes())) {}
+GgufFile::GgufFile(const std::string& path) : path_(path) {
+  std::error_code absent;
+  if (std::filesystem::is_directory(path, absent)) {
+    open_checkpoint();
+  } else {
+    open_file();
+  }
+}
+
+GgufFile::GgufFile(GgufFile&& other) noexcept = default;
+GgufFile& GgufFile::operator=(GgufFile&& other) noexcept = default;
+GgufFile::~GgufFile() = default;
+
+void GgufFile::open_file() {
+  parts_.emplace_back(path_);
+  contents_ = parse_gguf(path_, parts_.front().bytes());
+  if (const int64_t count = find_integer(kPartCount).value_or(1); count > 1) join_parts(count);
+}
+
+void GgufFile::open_checkpoint() {
+  while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+  auto checkpoint = std::make_unique<Checkpoint>(read_checkpoint(path_));
+  contents_ = parse_gguf(path_, checkpoint->header);
+  contents_.tensors = std::move(checkpoint->tensors);
+  for (const GgufTensor& tensor : contents_.tensors) {
+    contents_.tensors_by_name.emplace(tensor.name, contents_.tensors_by_name.size());
+  }
+  parts_ = std::move(checkpoint->files);
+  checkpoint_ = std::move(checkpoint);
+}
+
+void GgufFile::join_parts(int64_t count) {
+  const std::vector<std::string> paths = part_paths(path_, find_integer(kPartNumber).value_or(0), count);
+  const std::optional<int64_t> tensor_count = find_integer(kTensorCount);
+  for (size_t i = 1; i < paths.size(); ++i) {
+    const MappedFile& part = parts_.emplace_back(paths[i]);
+    const GgufContents contents = parse_gguf(paths[i], part.bytes());
+    const auto stated = [&](std::string_view key) {
+      const auto found = find_index(contents.metadata_by_key, key);
+      return found ? Lookup(paths[i], contents.metadata[*found]).integer() : -1;
+    };
+    if (stated(kPartNumber) != static_cast<int64_t>(i) || stated(kPartCount) != count) {
+      fail(ErrorCode::CorruptFile,
+           "{}: says that it is number {} of {} parts (split.no, split.count), expected {} of {}", paths[i],
+           stated(kPartNumber), stated(kPartCount), i, count);
+    }
+    for (const GgufTensor& tensor : contents.tensors) {
+      if (!contents_.tensors_by_name.emplace(tensor.name, contents_.tensors.size()).second) {
+        fail(ErrorCode::CorruptFile, "{}: tensor {} is in another part, too", paths[i], quote(tensor.name));
+      }
+      contents_.tensors.push_back(tensor);
+    }
+  }
+  if (tensor_count && std::cmp_not_equal(*tensor_count, contents_.tensors.size())) {
+    fail(ErrorCode::CorruptFile, "{}: its parts have {} tensors, expected {} ({})", path_, contents_.tensors.size(),
+         *tensor_count, kTensorCount);
+  }
+  std::erase_if(contents_.metadata, [](const GgufValue& value) { return value.key.starts_with("split."); });
+  contents_.metadata_by_key.clear();
+  for (const GgufValue& value : contents_.metadata) {
+    contents_.metadata_by_key.emplace(value.key, contents_.metadata_by_key.size());
+  }
+}
+
+size_t GgufFile::file_bytes() const {
+  size_t bytes = 0;
+  for (const MappedFile& part : parts_) bytes += part.bytes().size();
+  return bytes;
+}
 
 const GgufValue* GgufFile::find_value(std::string_view key) const {
   const auto index = find_index(contents_.metadata_by_key, key);

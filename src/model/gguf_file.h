@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GGUF file, mapped read-only and checked as a whole when it is opened: metadata by key,
-// tensors by name.   THREAD: immutable once open.
+// A GGUF file, mapped read-only and checked as a whole when it is opened: metadata by key, tensors by name. A model in
+// several files (llama-gguf-split) is opened by its first one, NAME-00001-of-00003.gguf, and is as if it were one file:
+// the others lie beside it, with the tensors that they have; the metadata is the first one's, without its split.* keys.
+// A folder that transformers saved is taken for the file that would be made of it (checkpoint.h).   THREAD: immutable
+// once open.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +21,8 @@
 
 namespace inflight {
 
+struct Checkpoint;
+
 // LIFETIME: all views point into the mapping; they live as long as the file object and survive its
 // move.
 class GgufFile {
@@ -25,12 +31,17 @@ class GgufFile {
   //         was found and what is allowed.
   // COST:   O(header); tensor data is not read.
   explicit GgufFile(const std::string& path);
+  GgufFile(GgufFile&& other) noexcept;
+  GgufFile& operator=(GgufFile&& other) noexcept;
+  ~GgufFile();
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const FileIdentity& identity() const { return mapping_.identity(); }
+  // The files that tensors lie in, in order.
+  [[nodiscard]] std::span<const MappedFile> parts() const { return parts_; }
+  [[nodiscard]] bool is_checkpoint() const { return checkpoint_ != nullptr; }  // not GGUF, but a folder
   [[nodiscard]] uint32_t version() const { return contents_.version; }
   [[nodiscard]] uint64_t alignment() const { return contents_.alignment; }
-  [[nodiscard]] size_t file_bytes() const { return mapping_.bytes().size(); }
+  [[nodiscard]] size_t file_bytes() const;  // of all parts
   [[nodiscard]] std::span<const GgufValue> metadata() const { return contents_.metadata; }
   [[nodiscard]] std::span<const GgufTensor> tensors() const { return contents_.tensors; }
 
@@ -49,8 +60,13 @@ class GgufFile {
   [[nodiscard]] std::optional<std::vector<std::string_view>> find_strings(std::string_view key) const;
 
  private:
+  void open_file();
+  void join_parts(int64_t count);
+  void open_checkpoint();
+
   std::string path_;
-  MappedFile mapping_;
+  std::vector<MappedFile> parts_;
+  std::unique_ptr<const Checkpoint> checkpoint_;  // what is not in the files of a folder; null: a file
   GgufContents contents_;
 };
 

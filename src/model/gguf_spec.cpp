@@ -48,10 +48,6 @@ int32_t layer_count_of(const GgufFile& file, const SpecKeys& keys) {
 
 // Variants of the family that would load but compute something else.
 void refuse_variants(const GgufFile& file, const SpecKeys& keys, const Architecture& architecture) {
-  if (const auto parts = file.find_integer("split.count"); parts && *parts > 1) {
-    fail(ErrorCode::Unsupported,
-         "{}: is one of {} parts of a model; join them: llama-gguf-split --merge FIRST_PART OUT", file.path(), *parts);
-  }
   const auto experts = file.find_integer(keys.key("expert_count"));
   if (experts && *experts != 0 && !architecture.experts) {
     fail(ErrorCode::Unsupported, "{}: is a mixture of {} experts; supported of architecture {}: dense models",
@@ -348,7 +344,8 @@ ModelSpec read_spec(const GgufFile& file) {
                                                   : keys.find_count("rope.dimension_count").value_or(spec.head_size);
   spec.rope_base = keys.find_float("rope.freq_base").value_or(10000.0F);
   spec.rope_scaling = read_rope_scaling(file, keys);
-  if (has_sections(file, keys)) spec.rope_style = RopeStyle::HalfSplit;
+  spec.checkpoint_rows = file.find_bool(keys.key(kHalfSplitKey)).value_or(false);
+  if (spec.checkpoint_rows || has_sections(file, keys)) spec.rope_style = RopeStyle::HalfSplit;
   if (!architecture.latent) read_temperature(keys, spec);
   read_windows(file, keys, architecture, spec);
   read_kv_heads(file, keys, architecture, spec);

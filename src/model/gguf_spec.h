@@ -10,9 +10,9 @@ namespace inflight {
 // Works on files without weights too: the vocabulary's size is that of the embedding, else of the
 // key, else of the tokens.
 // ENSURES: the result is validate()d.
-// ERRORS:  CorruptFile for missing, ill-typed or contradicting keys; Unsupported for another
-//          architecture, a mixture of experts of a dense one, one part of several, or a way to
-//          scale RoPE or to choose experts that this build does not know. Each names the file and the key.
+// ERRORS:  CorruptFile for missing, ill-typed or contradicting keys; Unsupported for another architecture, a mixture of
+//          experts of a dense one, or a way to scale RoPE or to choose experts that this build does not know. Each
+//          names the file and the key.
 [[nodiscard]] ModelSpec read_spec(const GgufFile& file);
 
 }  // namespace inflight

@@ -122,6 +122,14 @@ class LoraReader {
 
   void check_pair(const LoraPair& pair, size_t target) {
     const auto [a, b] = std::pair(&pair.a, &pair.b);
+    const auto role = static_cast<LoraTarget>(target);
+    if (spec_.checkpoint_rows && (role == LoraTarget::Query || role == LoraTarget::Key)) {
+      fail(ErrorCode::Unsupported,
+           "{}: tensor {} adapts queries or keys in the order of GGUF files, which a model read from safetensors does "
+           "not "
+           "have: make a GGUF file of it, inflight quantize FOLDER OUT.gguf f16",
+           path(), quote((a->present() ? a : b)->name));
+    }
     if (!a->present() || !b->present()) {
       const std::string& there = a->present() ? a->name : b->name;
       fail(ErrorCode::CorruptFile, "{}: tensor {} is there without its {}", path(), quote(there),

@@ -14,7 +14,7 @@ LoadedModel load_model(const std::string& path) {
   GgufFile file(path);
   ModelSpec spec = read_spec(file);
   ModelWeights weights = read_weights(file, spec);
-  weights.file = file.identity();
+  for (const MappedFile& part : file.parts()) weights.files.push_back(part.identity());
   VocabularyData vocabulary = read_vocabulary(file);
   if (!vocabulary.model.empty() && vocabulary.tokens.size() != static_cast<size_t>(spec.vocabulary_size)) {
     fail(ErrorCode::CorruptFile, "{}: the vocabulary has {} tokens, but tensor 'token_embd.weight' {} rows", path,

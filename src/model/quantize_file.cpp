@@ -13,7 +13,10 @@
 #include "model/architecture.h"
 #include "model/convert_rows.h"
 #include "model/gguf_file.h"
+#include "model/gguf_header.h"
+#include "model/gguf_spec.h"
 #include "model/output_file.h"
+#include "model/spec_keys.h"
 
 namespace inflight {
 namespace {
@@ -83,54 +86,12 @@ Conversion plan_tensor(const GgufFile& file, const GgufTensor& tensor, TensorTyp
   return {&tensor, source, target};
 }
 
-// Little-endian bytes, growing.
-class HeaderWriter {
- public:
-  template <typename T>
-  void number(T value) {
-    raw(std::as_bytes(std::span(&value, 1)));
-  }
-  void string(std::string_view text) {
-    number(static_cast<uint64_t>(text.size()));
-    raw(std::as_bytes(std::span(text)));
-  }
-  void raw(std::span<const std::byte> bytes) {
-    const size_t end = bytes_.size();
-    bytes_.resize(end + bytes.size());
-    std::copy(bytes.begin(), bytes.end(), bytes_.data() + end);
-  }
-  void entry(std::string_view key, uint32_t value) {
-    string(key);
-    number(GgufValueType::Uint32);
-    number(value);
-  }
-  void entry(const GgufValue& value) {
-    string(value.key);
-    number(value.type);
-    if (value.type == GgufValueType::Array) number(value.element_type);
-    if (value.type == GgufValueType::Array) number(value.count);
-    if (value.type == GgufValueType::String) number(static_cast<uint64_t>(value.bytes.size()));
-    raw(value.bytes);
-  }
-  void pad_to(size_t alignment) { bytes_.resize(align_up(bytes_.size(), alignment)); }
-  [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 std::vector<std::byte> header_of(const GgufFile& file, const std::vector<Conversion>& plan, TensorType type) {
   const std::array<std::pair<std::string_view, uint32_t>, 2> set = {
       {{kFileTypeKey, file_type_of(type)}, {kQuantizationVersionKey, kQuantizationVersion}}};
-  size_t key_count = file.metadata().size();
-  for (const auto& [key, value] : set) key_count += file.find_value(key) == nullptr ? 1 : 0;
-
-  HeaderWriter header;
-  header.raw(std::as_bytes(std::span(std::string_view("GGUF"))));
-  header.number(uint32_t{3});
-  header.number(static_cast<uint64_t>(plan.size()));
-  header.number(static_cast<uint64_t>(key_count));
+  GgufHeader header(plan.size());
   for (const GgufValue& value : file.metadata()) {
+    if (value.key.ends_with(kHalfSplitKey)) continue;  // which is not so in the new file
     const auto found =
         std::find_if(set.begin(), set.end(), [&](const auto& entry) { return entry.first == value.key; });
     if (found == set.end()) {
@@ -158,6 +119,30 @@ std::vector<std::byte> header_of(const GgufFile& file, const std::vector<Convers
   return header.bytes();
 }
 
+// Size of the heads whose rows have to be brought into GGUF's order; 0: they are.
+int32_t split_head_size(const GgufFile& file) {
+  const bool split =
+      std::ranges::any_of(file.metadata(), [](const auto& value) { return value.key.ends_with(kHalfSplitKey); });
+  return split ? read_spec(file).head_size : 0;
+}
+
+// Of queries or keys, with the numbers of a pair of RoPE's next to one another in place of half a head apart.
+std::vector<std::byte> with_pairs_together(const GgufTensor& tensor, size_t head_size) {
+  const auto count = static_cast<size_t>(tensor.dimension_count == 1 ? tensor.columns() : tensor.rows());
+  const size_t bytes = tensor.bytes.size() / count;
+  std::vector<std::byte> result;
+  for (size_t row = 0; row < count; ++row) {
+    const size_t within = row % head_size;
+    const auto from = tensor.bytes.subspan((row - within + within % 2 * (head_size / 2) + within / 2) * bytes, bytes);
+    result.insert(result.end(), from.begin(), from.end());
+  }
+  return result;
+}
+
+bool is_rotated(std::string_view name) {
+  return name.find(".attn_q.") != name.npos || name.find(".attn_k.") != name.npos;
+}
+
 // Rows of one tensor from the file at `path`, from row `first_row` on, on all processors.
 std::vector<std::byte> converted(const std::string& path, const Conversion& conversion, std::span<const std::byte> rows,
                                  size_t first_row) {
@@ -178,10 +163,12 @@ std::vector<std::byte> converted(const std::string& path, const Conversion& conv
   }
 }
 
-void refuse_same_file(const QuantizeOptions& options) {
-  std::error_code absent;
-  if (std::filesystem::equivalent(options.input_path, options.output_path, absent)) {
-    fail(ErrorCode::InvalidArgument, "{}: is the input file too; give the output another name", options.output_path);
+void refuse_same_file(const GgufFile& input, const std::string& output_path) {
+  for (const MappedFile& part : input.parts()) {
+    std::error_code absent;
+    if (std::filesystem::equivalent(part.identity().path, output_path, absent)) {
+      fail(ErrorCode::InvalidArgument, "{}: is the input file too; give the output another name", output_path);
+    }
   }
 }
 
@@ -190,7 +177,7 @@ void refuse_same_file(const QuantizeOptions& options) {
 QuantizeResult quantize_file(const QuantizeOptions& options,
                              const std::function<void(const QuantizeProgress&)>& progress) {
   const GgufFile file(options.input_path);
-  refuse_same_file(options);
+  refuse_same_file(file, options.output_path);
   std::vector<Conversion> plan;
   QuantizeProgress state;
   QuantizeResult result;
@@ -199,6 +186,7 @@ QuantizeResult quantize_file(const QuantizeOptions& options,
     state.total_bytes += tensor.bytes.size();
     ++(plan.back().source ? result.converted_count : result.kept_count);
   }
+  const auto head_size = static_cast<size_t>(split_head_size(file));
   const std::vector<std::byte> header = header_of(file, plan, options.type);
   result.input_bytes = file.file_bytes();
   result.output_bytes = header.size();
@@ -214,6 +202,9 @@ QuantizeResult quantize_file(const QuantizeOptions& options,
     const GgufTensor& tensor = *conversion.tensor;
     const size_t padding = align_up(written, file.alignment()) - written;
     output.write(std::span(zeros).first(padding));
+    std::vector<std::byte> reordered;
+    if (head_size > 0 && is_rotated(tensor.name)) reordered = with_pairs_together(tensor, head_size);
+    const std::span<const std::byte> bytes = reordered.empty() ? tensor.bytes : std::span<const std::byte>(reordered);
     const auto rows = static_cast<size_t>(tensor.rows());
     const size_t slab_rows = std::max<size_t>(1, kSlabNumbers / static_cast<size_t>(tensor.columns()));
     const size_t source_stride = tensor.bytes.size() / rows;
@@ -223,9 +214,9 @@ QuantizeResult quantize_file(const QuantizeOptions& options,
       const size_t count = std::min(slab_rows, rows - row);
       if (conversion.source) {
         output.write(
-            converted(file.path(), conversion, tensor.bytes.subspan(row * source_stride, count * source_stride), row));
+            converted(file.path(), conversion, bytes.subspan(row * source_stride, count * source_stride), row));
       } else {
-        output.write(tensor.bytes.subspan(row * source_stride, count * source_stride));
+        output.write(bytes.subspan(row * source_stride, count * source_stride));
       }
       state.done_bytes += count * source_stride;
     }

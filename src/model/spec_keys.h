@@ -19,6 +19,10 @@
 
 namespace inflight {
 
+// Of an architecture whose GGUF files have heads' numbers in pairs of neighbours: here the pairs are halves. A key of
+// this project's, in the metadata that is made of a checkpoint; in no file.
+inline constexpr const char* kHalfSplitKey = "rope.half_split";
+
 // The keys "<architecture>.<name>" of one file.
 class SpecKeys {
  public:

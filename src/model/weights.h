@@ -129,8 +129,8 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  std::optional<FileIdentity> file;  // that all bytes lie in, mapped; none: they lie elsewhere
-  WeightView token_embedding;        // [V, E]
+  std::vector<FileIdentity> files;  // that all bytes lie in, mapped; none: they lie elsewhere
+  WeightView token_embedding;       // [V, E]
   std::vector<LayerWeights> layers;
   WeightView output_norm;       // [E] F32
   WeightView output_norm_bias;  // [E] F32, optional

@@ -11,22 +11,21 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "core/pre_tokenizer_patterns.h"
 
 namespace inflight {
 namespace {
 
-constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+using patterns::kGpt2;
 constexpr std::string_view kThreeDigits = "[0-9][0-9][0-9]";
 
 constexpr std::array kDefaultPatterns{std::string_view(R"([\p{P}\$\+<=>\^~\|]+)"), kGpt2, std::string_view(R"(\p{N}+)"),
                                       kThreeDigits};
 constexpr std::array kGpt2Patterns{kGpt2};
 constexpr std::array kFalconPatterns{std::string_view(R"([\p{P}\$\+<=>\^~\|`]+)"), kGpt2, kThreeDigits};
-constexpr std::array kSmolLmPatterns{std::string_view(R"(\p{N})"), kGpt2};
-constexpr std::array kLlama3Patterns{std::string_view(
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
-constexpr std::array kQwen2Patterns{std::string_view(
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kSmolLmPatterns{patterns::kDigits, kGpt2};
+constexpr std::array kLlama3Patterns{patterns::kLlama3};
+constexpr std::array kQwen2Patterns{patterns::kQwen2};
 constexpr std::array kQwen35Patterns{std::string_view(
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)")};
@@ -41,10 +40,7 @@ constexpr std::array kGpt4oPatterns{std::string_view(
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
-constexpr std::array kTekkenPatterns{
-    std::string_view(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-                     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-                     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kTekkenPatterns{patterns::kTekken};
 // Letters with two cases, as the model's tokenizer.json lists them.
 constexpr std::string_view kDeepSeekLetters =
     R"(\s?[)"

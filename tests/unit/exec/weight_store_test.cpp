@@ -85,7 +85,7 @@ class KeptWeights : public ::testing::Test {
   float first_number(Floats matrix) {
     const MappedFile file(folder_.file("some.gguf"));
     matrix.view.bytes = file.bytes();
-    const ModelWeights weights{.file = file.identity(),
+    const ModelWeights weights{.files = {file.identity()},
                                .token_embedding = matrix.view,
                                .layers = {},
                                .output_norm = norm_.view,

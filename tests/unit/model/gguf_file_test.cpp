@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "support/expect_error.h"
@@ -118,6 +120,70 @@ TEST(GgufFile, SurvivesAMove) {
   const GgufFile to = std::move(from);
   EXPECT_EQ(to.find_string("k")->data(), text.data());
   EXPECT_EQ(text, "value");
+}
+
+TEST(GgufFile, JoinsFilesOfTheReferenceImplementation) {
+  const GgufFile joined(source_path("tests/golden/parts-00001-of-00003.gguf"));
+  const GgufFile whole(source_path("tests/golden/reference_gqa_linear.gguf"));
+  EXPECT_EQ(joined.parts().size(), 3U);
+  EXPECT_EQ(whole.parts().size(), 1U);
+  EXPECT_GT(joined.file_bytes(), whole.file_bytes());
+  ASSERT_EQ(joined.tensors().size(), whole.tensors().size());
+  for (const GgufTensor& expected : whole.tensors()) {
+    const GgufTensor* const tensor = joined.find_tensor(expected.name);
+    ASSERT_NE(tensor, nullptr) << expected.name;
+    EXPECT_EQ(tensor->type, expected.type);
+    EXPECT_EQ(tensor->dimensions, expected.dimensions);
+    EXPECT_TRUE(std::ranges::equal(tensor->bytes, expected.bytes)) << expected.name;
+  }
+  ASSERT_EQ(joined.metadata().size(), whole.metadata().size());
+  for (const GgufValue& expected : whole.metadata()) {
+    const GgufValue* const value = joined.find_value(expected.key);
+    ASSERT_NE(value, nullptr) << expected.key;
+    EXPECT_TRUE(std::ranges::equal(value->bytes, expected.bytes)) << expected.key;
+  }
+}
+
+TEST(GgufFile, SaysWhatIsWrongWithOneOfSeveral) {
+  const TempFolder folder;
+  const auto part = [](uint16_t number, uint16_t count, std::optional<int32_t> tensors, const char* tensor) {
+    GgufWriter writer;
+    writer.key_raw("split.no", 2, bytes_of(number)).key_raw("split.count", 2, bytes_of(count)).key_string("k", "v");
+    if (tensors) writer.key_raw("split.tensors.count", 5, bytes_of(*tensors));
+    return writer.tensor(tensor, TensorType::F32, {1}, std::vector{3.0F});
+  };
+  const std::string first = folder.write("m-00001-of-00002.gguf", part(0, 2, 2, "a").bytes());
+  const auto with_second = [&](const GgufWriter& writer) {
+    const std::string second = folder.write("m-00002-of-00002.gguf", writer.bytes());
+    return [path = second, first] { GgufFile file(first); };
+  };
+  const auto open = [](const std::string& path) { return [path] { GgufFile file(path); }; };
+  INFLIGHT_EXPECT_ERROR(ErrorCode::NotFound, "m-00002-of-00002.gguf: cannot open", open(first));
+  with_second(part(1, 2, {}, "b"))();
+  const GgufFile joined(first);
+  EXPECT_EQ(joined.find_string("k"), "v");
+  EXPECT_EQ(joined.find_value("split.count"), nullptr);
+  EXPECT_EQ(joined.metadata().size(), 1U);
+  EXPECT_EQ(joined.tensors().size(), 2U);
+  INFLIGHT_EXPECT_ERROR(
+      ErrorCode::InvalidArgument,
+      "is part 2 of a model in 2 files: give the first one, whose name ends with -00001-of-00002.gguf",
+      open(folder.file("m-00002-of-00002.gguf")));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "m-00002-of-00002.gguf: tensor 'a' is in another part, too",
+                        with_second(part(1, 2, {}, "a")));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile,
+                        "says that it is number 0 of 2 parts (split.no, split.count), expected 1 of 2",
+                        with_second(part(0, 2, {}, "b")));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "number 1 of 3 parts", with_second(part(1, 3, {}, "b")));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "number -1 of -1 parts", with_second(GgufWriter()));
+  with_second(part(1, 2, {}, "b"))();
+  static_cast<void>(folder.write("m-00001-of-00002.gguf", part(0, 2, 3, "a").bytes()));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "its parts have 2 tensors, expected 3 (split.tensors.count)",
+                        open(first));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "its own has to end with -00001-of-00002.gguf",
+                        open(folder.write("renamed.gguf", part(0, 2, 2, "a").bytes())));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "is one of 60000 parts (split.count), allowed: up to 4096",
+                        open(folder.write("many.gguf", part(0, 60000, 2, "a").bytes())));
 }
 
 TEST(GgufFile, SaysWhyItCannotOpen) {

@@ -47,6 +47,22 @@ GgufWriter& add(GgufWriter& writer, const std::string& name, uint64_t columns, u
   return writer.tensor(name, TensorType::F32, {columns, rows}, std::vector<float>(columns * rows, 0.5F));
 }
 
+// A checkpoint of Llama's has rows of queries and keys in another order than its GGUF files, which adapters follow.
+TEST(LoraFile, AdaptsNoQueriesOfACheckpoint) {
+  ModelSpec spec = SyntheticModel::small_spec();
+  spec.checkpoint_rows = true;
+  const TempFolder folder;
+  const auto load = [&](std::vector<std::string> targets) {
+    const SyntheticAdapter adapter{.targets = std::move(targets)};
+    return load_lora(folder.write("a.gguf", build_adapter(adapter, spec).bytes()), spec, 16).layers.size();
+  };
+  EXPECT_EQ(load({"attn_v", "attn_output", "ffn_up"}), 2U);
+  for (const char* const target : {"attn_q", "attn_k"}) {
+    INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "adapts queries or keys in the order of GGUF files",
+                          [&] { (void)load({"attn_v", target}); });
+  }
+}
+
 // Every matrix of every layer, at its place, with its numbers.
 TEST(LoraFile, IsReadAsWritten) {
   const SyntheticAdapter adapter{.rank = 5, .alpha = 20.0F};

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -197,6 +198,16 @@ TEST(ReadSpec, ReadsWhatEmbeddingsAreMadeOf) {
   EXPECT_EQ(pooling(9), "9");
 }
 
+TEST(LoadModel, TakesSeveralFilesForOne) {
+  const LoadedModel several = load_model(source_path("tests/golden/parts-00001-of-00003.gguf"));
+  const LoadedModel one = load_model(source_path("tests/golden/reference_gqa_linear.gguf"));
+  EXPECT_EQ(several.weights.files.size(), 3U);
+  EXPECT_EQ(several.vocabulary.tokens, one.vocabulary.tokens);
+  const auto last = [](const LoadedModel& model) { return model.weights.layers.back().down.bytes; };
+  EXPECT_TRUE(std::ranges::equal(last(several), last(one)));
+  EXPECT_TRUE(std::ranges::equal(several.weights.output_norm.bytes, one.weights.output_norm.bytes));
+}
+
 TEST(ReadSpec, ReadsWhatAClassifierTells) {
   const auto labels = [](bool has_classifier, std::vector<std::string> named) {
     GgufWriter writer = keys_without("");
@@ -293,8 +304,6 @@ TEST(ReadSpec, RefusesOtherModels) {
       ErrorCode::Unsupported,
       "'llama.rope.scaling.type' is 'longrope', supported: none, linear, llama3, yarn, longrope with its",
       with([](GgufWriter& writer) { writer.key_string("llama.rope.scaling.type", "longrope"); }));
-  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is one of 3 parts of a model; join them",
-                        with([](GgufWriter& writer) { writer.key_u32("split.count", 3); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "is not causal",
                         with([](GgufWriter& writer) { writer.key_bool("llama.attention.causal", false); }));
   INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'llama.rope.scaling.yarn_ext_factor' is 0.5, supported: 1",

@@ -79,6 +79,21 @@ TEST(QuantizeFile, ConvertsBetweenFloatsWithoutLoss) {
   expect_same_metadata(back, input);
 }
 
+TEST(QuantizeFile, MakesOneFileOfSeveral) {
+  const TempFolder folder;
+  const auto of = [&](const char* input) { return read_file(convert(folder, source_path(input), TensorType::F16)); };
+  EXPECT_EQ(of("tests/golden/parts-00001-of-00003.gguf"), of("tests/golden/reference_gqa_linear.gguf"));
+  for (const char* const number : {"1", "2", "3"}) {
+    const std::string name = std::string("parts-0000") + number + "-of-00003.gguf";
+    std::filesystem::copy_file(source_path("tests/golden/" + name), folder.file(name));
+  }
+  const QuantizeOptions onto_a_part{.input_path = folder.file("parts-00001-of-00003.gguf"),
+                                    .output_path = folder.file("parts-00003-of-00003.gguf"),
+                                    .type = TensorType::F16};
+  INFLIGHT_EXPECT_ERROR(ErrorCode::InvalidArgument, "parts-00003-of-00003.gguf: is the input file too",
+                        [&] { (void)quantize_file(onto_a_part, ignore_progress); });
+}
+
 TEST(QuantizeFile, ChoosesTypesByRole) {
   const TempFolder folder;
   SyntheticModel model;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/bounded_json.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/quote.h"
+#include "model/checkpoint_parts.h"
+#include "model/mapped_file.h"
+#include "model/spec_keys.h"
+
+namespace inflight {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Family {
+  std::string_view model_type;
+  std::string_view architecture;
+  // GGUF's files have the rows of queries and keys in another order, so that RoPE turns neighbours.
+  bool interleaved;
+};
+constexpr std::array kFamilies{Family{"llama", "llama", true}, Family{"mistral", "llama", true},
+                               Family{"qwen2", "qwen2", false}, Family{"qwen3", "qwen3", false}};
+
+const Family& family_of(const CheckpointJson& config) {
+  const std::string type = config.find_text("model_type").value_or("");
+  std::string known;
+  for (const Family& family : kFamilies) {
+    if (family.model_type == type) return family;
+    known += (known.empty() ? "" : ", ") + std::string(family.model_type);
+  }
+  fail(ErrorCode::Unsupported,
+       "{}: model_type is {}, supported: {}; others as GGUF files, which llama.cpp's convert_hf_to_gguf.py makes",
+       config.path(), quote(type), known);
+}
+
+void refuse_value(const CheckpointJson& config, const char* key, const std::string& found, const char* supported) {
+  fail(ErrorCode::Unsupported, "{}: {} is {}, supported: {}", config.path(), quote(key), found, supported);
+}
+
+// What would load, but compute something else.
+void refuse_unread(const CheckpointJson& config, const Family& family) {
+  if (const Json* const quantization = CheckpointJson::member(config.root(), "quantization_config")) {
+    const std::string method = config.find_text("quant_method", quantization).value_or("unknown");
+    refuse_value(config, "quantization_config", quote(method), "none: weights of BF16, F16 or F32");
+  }
+  const std::string activation = config.find_text("hidden_act").value_or("silu");
+  if (activation != "silu") refuse_value(config, "hidden_act", quote(activation), "silu");
+  if (config.find_flag("use_sliding_window").value_or(false))
+    refuse_value(config, "use_sliding_window", "true", "false");
+  if (const auto part = config.find_number("partial_rotary_factor"); part && *part != 1.0F) {
+    refuse_value(config, "partial_rotary_factor", fmt::format("{}", *part), "1");
+  }
+  const Json* const layers = CheckpointJson::member(config.root(), "layer_types");
+  const auto whole = [](const Json& type) { return type == "full_attention"; };
+  if (layers != nullptr && layers->is_array() && family.architecture != "llama" &&
+      !std::ranges::all_of(*layers, whole)) {
+    refuse_value(config, "layer_types", "of several kinds", "full_attention in all layers");
+  }
+}
+
+void write_rope(const CheckpointJson& config, const std::string& prefix, GgufHeader& header) {
+  const Json* const parameters = CheckpointJson::member(config.root(), "rope_parameters");  // transformers 5
+  const Json* scaling = CheckpointJson::member(config.root(), "rope_scaling");
+  if (scaling == nullptr) scaling = parameters;
+  auto base = config.find_number("rope_theta");
+  if (!base && parameters != nullptr) base = config.find_number("rope_theta", parameters);
+  header.entry(prefix + "rope.freq_base", base.value_or(10000.0F));
+  if (scaling == nullptr) return;
+  auto type = config.find_text("rope_type", scaling);
+  if (!type) type = config.find_text("type", scaling);
+  if (!type || *type == "default") return;
+  if (*type != "linear" && *type != "llama3" && *type != "yarn") {
+    refuse_value(config, "rope_scaling", quote(*type), "default, linear, llama3, yarn");
+  }
+  header.entry(prefix + "rope.scaling.type", std::string_view(*type));
+  const auto number = [&](const char* key, const char* name) {
+    if (const auto value = config.find_number(key, scaling)) header.entry(prefix + "rope.scaling." + name, *value);
+  };
+  number("factor", "factor");
+  number("low_freq_factor", "low_freq_factor");
+  number("high_freq_factor", "high_freq_factor");
+  number("attention_factor", "yarn_attn_factor");
+  number("beta_fast", "yarn_beta_fast");
+  number("beta_slow", "yarn_beta_slow");
+  if (const auto length = config.find_count("original_max_position_embeddings", scaling)) {
+    header.entry(prefix + "rope.scaling.original_context_length", *length);
+  }
+  for (const char* const key : {"mscale", "mscale_all_dim"}) {
+    if (config.find_number(key, scaling))
+      refuse_value(config, "rope_scaling", quote(key), "none of mscale and mscale_all_dim");
+  }
+}
+
+// Labels by their numbers.
+std::vector<std::string> labels_of(const CheckpointJson& config) {
+  std::vector<std::string> labels;
+  const Json* const named = CheckpointJson::member(config.root(), "id2label");
+  const uint32_t count =
+      config.find_count("num_labels")
+          .value_or(named != nullptr && named->is_object() ? static_cast<uint32_t>(named->size()) : 2);
+  if (count > limits::kLabelsMax) refuse_value(config, "num_labels", std::to_string(count), "up to 65536");
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    labels.push_back(
+        (named != nullptr ? config.find_text(number.c_str(), named) : std::nullopt).value_or("LABEL_" + number));
+  }
+  return labels;
+}
+
+}  // namespace
+
+CheckpointJson::CheckpointJson(std::string path) : path_(std::move(path)) {
+  const MappedFile file(path_);
+  if (file.bytes().size() > limits::kCheckpointJsonBytesMax) {
+    fail(ErrorCode::CorruptFile, "{}: has {} bytes, allowed: up to {}", path_, file.bytes().size(),
+         limits::kCheckpointJsonBytesMax);
+  }
+  root_ = parse_large_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path_);
+  if (!root_.is_object()) fail(ErrorCode::CorruptFile, "{}: is no JSON object", path_);
+}
+
+std::optional<CheckpointJson> CheckpointJson::find(const std::string& path) {
+  try {
+    return CheckpointJson(path);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::NotFound) return {};
+    throw;
+  }
+}
+
+const Json* CheckpointJson::member(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+void CheckpointJson::wrong(const char* key, const Json& found, const char* expected) const {
+  constexpr size_t kShown = 60;
+  fail(ErrorCode::CorruptFile, "{}: {} is {}, expected {}", path_, quote(key),
+       found.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, kShown), expected);
+}
+
+std::optional<uint32_t> CheckpointJson::find_count(const char* key, const Json* within) const {
+  const Json* const found = member(within != nullptr ? *within : root_, key);
+  if (found == nullptr) return {};
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
+  if (!found->is_number_unsigned() || found->get<uint64_t>() > kMost) wrong(key, *found, "a whole number below 2^31");
+  return found->get<uint32_t>();
+}
+
+std::optional<float> CheckpointJson::find_number(const char* key, const Json* within) const {
+  const Json* const found = member(within != nullptr ? *within : root_, key);
+  if (found == nullptr) return {};
+  if (!found->is_number()) wrong(key, *found, "a number");
+  return found->get<float>();
+}
+
+std::optional<bool> CheckpointJson::find_flag(const char* key, const Json* within) const {
+  const Json* const found = member(within != nullptr ? *within : root_, key);
+  if (found == nullptr) return {};
+  if (!found->is_boolean()) wrong(key, *found, "true or false");
+  return found->get<bool>();
+}
+
+std::optional<std::string> CheckpointJson::find_text(const char* key, const Json* within) const {
+  const Json* const found = member(within != nullptr ? *within : root_, key);
+  if (found == nullptr) return {};
+  if (!found->is_string()) wrong(key, *found, "a text");
+  return found->get<std::string>();
+}
+
+uint32_t CheckpointJson::count(const char* key) const {
+  const auto found = find_count(key);
+  if (!found) fail(ErrorCode::CorruptFile, "{}: {} is missing", path_, quote(key));
+  return *found;
+}
+
+void write_config(const CheckpointJson& config, std::string_view name, GgufHeader& header) {
+  const Family& family = family_of(config);
+  refuse_unread(config, family);
+  const std::string prefix = std::string(family.architecture) + ".";
+  header.entry("general.architecture", family.architecture);
+  header.entry("general.name", name);
+  if (family.interleaved) header.entry(prefix + kHalfSplitKey, true);
+  const uint32_t heads = config.count("num_attention_heads"), hidden = config.count("hidden_size");
+  header.entry(prefix + "block_count", config.count("num_hidden_layers"));
+  header.entry(prefix + "context_length", config.count("max_position_embeddings"));
+  header.entry(prefix + "embedding_length", hidden);
+  header.entry(prefix + "feed_forward_length", config.count("intermediate_size"));
+  header.entry(prefix + "attention.head_count", heads);
+  header.entry(prefix + "attention.head_count_kv", config.find_count("num_key_value_heads").value_or(heads));
+  if (const auto size = config.find_count("head_dim")) {
+    header.entry(prefix + "attention.key_length", *size);
+    header.entry(prefix + "attention.value_length", *size);
+  }
+  header.entry(prefix + "attention.layer_norm_rms_epsilon", config.find_number("rms_norm_eps").value_or(1e-6F));
+  header.entry(prefix + "vocab_size", config.count("vocab_size"));
+  if (family.model_type == "mistral") {
+    if (const auto window = config.find_count("sliding_window"))
+      header.entry(prefix + "attention.sliding_window", *window);
+  }
+  write_rope(config, prefix, header);
+  if (is_classifier(config)) {
+    header.entry(prefix + "classifier.output_labels", std::span<const std::string>(labels_of(config)));
+  }
+}
+
+std::string_view architecture_of(const CheckpointJson& config) { return family_of(config).architecture; }
+
+bool is_classifier(const CheckpointJson& config) {
+  const Json* const classes = CheckpointJson::member(config.root(), "architectures");
+  if (classes == nullptr || !classes->is_array() || classes->empty() || !classes->front().is_string()) return false;
+  const auto name = classes->front().get<std::string>();
+  if (name.ends_with("ForSequenceClassification")) return true;
+  if (!name.ends_with("ForCausalLM") && !name.ends_with("Model")) {
+    refuse_value(config, "architectures", quote(name), "...ForCausalLM, ...Model, ...ForSequenceClassification");
+  }
+  return false;
+}
+
+}  // namespace inflight

@@ -517,7 +517,10 @@ std::string Runtime::info_json() const {
   return text;
 }
 
-std::string Runtime::file_name() const { return std::filesystem::path(options_.model).filename(); }
+std::string Runtime::file_name() const {
+  const std::filesystem::path path(options_.model);
+  return (path.has_filename() ? path : path.parent_path()).filename();  // a folder may have a slash behind it
+}
 
 const Tokenizer& Runtime::require_tokenizer() const {
   if (tokenizer_ == nullptr) {

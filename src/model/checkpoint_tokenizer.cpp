@@ -248,8 +248,11 @@ class TokenizerReader {
     const auto unknown = tokenizer_.find_text("unk_token", &model);
     if (unknown) write("unknown", id_of(*unknown));
     write("bos", special_token("bos_token", "bos_token_id"));
+    const auto appended = processed_special(false);
     std::vector<uint32_t> ends;
-    if (const auto end = special_token("eos_token", "eos_token_id")) ends.push_back(*end);
+    for (const auto end : {appended, special_token("eos_token", "eos_token_id")}) {
+      if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);
+    }
     for (const CheckpointJson* const file : {generation_ ? &*generation_ : nullptr, &config_}) {
       if (file == nullptr) continue;
       for (const uint32_t id : listed_ids(*file, "eos_token_id")) {
@@ -258,20 +261,22 @@ class TokenizerReader {
     }
     constexpr std::array kEnds{"eos", "eot", "eom"};
     for (size_t i = 0; i < std::min(ends.size(), kEnds.size()); ++i) write(kEnds[i], ends[i]);
-    header_.entry("tokenizer.ggml.add_bos_token", adds_begin());
-    header_.entry("tokenizer.ggml.add_eos_token", settings_ && settings_->find_flag("add_eos_token").value_or(false));
+    const auto adds = [&](const char* key, bool otherwise) {
+      return (settings_ ? settings_->find_flag(key) : std::nullopt).value_or(otherwise);
+    };
+    header_.entry("tokenizer.ggml.add_bos_token", adds("add_bos_token", processed_special(true).has_value()));
+    header_.entry("tokenizer.ggml.add_eos_token", adds("add_eos_token", appended.has_value()));
   }
 
-  [[nodiscard]] bool adds_begin() const {
-    if (const auto stated = settings_ ? settings_->find_flag("add_bos_token") : std::nullopt) return *stated;
+  // The token that the post-processor puts before each text, or behind it.
+  [[nodiscard]] std::optional<uint32_t> processed_special(bool before) const {
     for (const Json* const step : steps_of(CheckpointJson::member(tokenizer_.root(), "post_processor"), "processors")) {
-      const Json* const single =
-          is_kind(step, "TemplateProcessing") ? CheckpointJson::member(*step, "single") : nullptr;
-      if (single != nullptr && single->is_array() && !single->empty() && single->front().contains("SpecialToken")) {
-        return true;
-      }
+      const Json* const single = is_kind(step, "TemplateProcessing") ? CheckpointJson::member(*step, "single") : nullptr;
+      if (single == nullptr || !single->is_array() || single->empty()) continue;
+      const Json* const special = CheckpointJson::member(before ? single->front() : single->back(), "SpecialToken");
+      if (special != nullptr) return id_of(tokenizer_.find_text("id", special).value_or(""));
     }
-    return false;
+    return {};
   }
 
   void write_template(std::string_view name, std::string_view text) {

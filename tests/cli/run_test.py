@@ -282,6 +282,18 @@ class Run(unittest.TestCase):
             self.assertNotEqual(kept(), first)
             self.assertEqual(answer("--cache-weights"), smaller)
 
+    def test_a_folder_is_the_model_that_is_made_of_it(self):
+        """Of Llama, whose rows of queries and keys lie in another order in the file."""
+        checkpoint = SOURCE / "tests/golden/checkpoints/llama"
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder, "model.gguf")
+            self.good("quantize", checkpoint, model, "bf16")
+            answers = [json.loads(self.good("run", "-m", path, "-p", "the dog ran", "-n", 8, "--ignore-eos", "--json"))
+                       for path in (model, f"{checkpoint}/")]
+        for key in ("text", "token_ids"):
+            self.assertEqual(*(answer["outputs"][0][key] for answer in answers))
+        self.bad(1, "is a directory without config.json", "run", "-m", SOURCE, "-p", "x")
+
 
 class Bench(unittest.TestCase):
     KEYS = {"prefill_tokens_per_second", "decode_tokens_per_second", "read_bandwidth_gb_per_second",

@@ -58,9 +58,9 @@ def sentencepiece(prepends):
     return tokenizers.Tokenizer.from_str(json.dumps(told))
 
 
-def begins(tokenizer, begin):
+def surround(tokenizer, template, token):
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{begin} $A", special_tokens=[(begin, tokenizer.token_to_id(begin))])
+        single=template, special_tokens=[(token, tokenizer.token_to_id(token))])
 
 
 def digits():
@@ -89,14 +89,16 @@ def main():
     for number, (name, config, tokenizer, begin, end, saving) in enumerate(cases()):
         torch.manual_seed(number)
         folder = HERE / "checkpoints" / name
-        tokenizer.add_special_tokens([token for token in (begin, end, "<|im_start|>", "<|im_end|>")
+        classifies = name.endswith("classifier")
+        tokenizer.add_special_tokens([token for token in (begin, end, "<|im_start|>", "<|im_end|>", "<|endoftext|>")
                                       if token and tokenizer.token_to_id(token) is None])
         tokenizer.add_tokens([tokenizers.AddedToken("<extra>", normalized=False)])
         if begin:
-            begins(tokenizer, begin)
+            surround(tokenizer, f"{begin} $A", begin)
+        elif classifies:  # as Qwen3-Embedding's
+            surround(tokenizer, "$A <|endoftext|>", "<|endoftext|>")
         config.eos_token_id = tokenizer.token_to_id(end)
         config.bos_token_id = tokenizer.token_to_id(begin) if begin else None
-        classifies = name.endswith("classifier")
         kind = transformers.AutoModelForSequenceClassification if classifies else transformers.AutoModelForCausalLM
         config.pad_token_id = 0 if classifies else None
         model = kind.from_config(config)

@@ -100,9 +100,11 @@ TEST(Checkpoint, BecomesAGgufFile) {
 TEST(Checkpoint, KnowsItsEnds) {
   for (const Json& golden : golden_cases()) {
     const LoadedModel model = load_model(folder_of(golden));
-    const std::string end = golden["folder"] == "llama"     ? "<|end|>"
-                            : golden["folder"] == "mistral" ? "</s>"
-                                                            : "<|im_end|>";
+    const std::string name = golden["folder"];
+    const std::string end = name == "llama"              ? "<|end|>"
+                            : name == "mistral"          ? "</s>"
+                            : name == "qwen3_classifier" ? "<|endoftext|>"  // which it puts behind texts
+                                                         : "<|im_end|>";
     ASSERT_TRUE(model.vocabulary.eos) << golden["folder"];
     EXPECT_EQ(model.vocabulary.tokens[static_cast<size_t>(*model.vocabulary.eos)], end);
     EXPECT_EQ(model.spec.name, golden["folder"]);

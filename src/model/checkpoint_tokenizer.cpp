@@ -271,7 +271,8 @@ class TokenizerReader {
   // The token that the post-processor puts before each text, or behind it.
   [[nodiscard]] std::optional<uint32_t> processed_special(bool before) const {
     for (const Json* const step : steps_of(CheckpointJson::member(tokenizer_.root(), "post_processor"), "processors")) {
-      const Json* const single = is_kind(step, "TemplateProcessing") ? CheckpointJson::member(*step, "single") : nullptr;
+      const Json* const single =
+          is_kind(step, "TemplateProcessing") ? CheckpointJson::member(*step, "single") : nullptr;
       if (single == nullptr || !single->is_array() || single->empty()) continue;
       const Json* const special = CheckpointJson::member(before ? single->front() : single->back(), "SpecialToken");
       if (special != nullptr) return id_of(tokenizer_.find_text("id", special).value_or(""));

@@ -26,8 +26,9 @@ struct Family {
   // GGUF's files have the rows of queries and keys in another order, so that RoPE turns neighbours.
   bool interleaved;
 };
-constexpr std::array kFamilies{Family{"llama", "llama", true}, Family{"mistral", "llama", true},
-                               Family{"qwen2", "qwen2", false}, Family{"qwen3", "qwen3", false}};
+constexpr std::array kFamilies{Family{"llama", "llama", true},     Family{"mistral", "llama", true},
+                               Family{"qwen2", "qwen2", false},    Family{"qwen3", "qwen3", false},
+                               Family{"granite", "granite", true}, Family{"smollm3", "smollm3", true}};
 
 const Family& family_of(const CheckpointJson& config) {
   const std::string type = config.find_text("model_type").value_or("");
@@ -60,9 +61,30 @@ void refuse_unread(const CheckpointJson& config, const Family& family) {
   }
   const Json* const layers = CheckpointJson::member(config.root(), "layer_types");
   const auto whole = [](const Json& type) { return type == "full_attention"; };
-  if (layers != nullptr && layers->is_array() && family.architecture != "llama" &&
+  if (layers != nullptr && layers->is_array() && family.model_type != "mistral" &&
       !std::ranges::all_of(*layers, whole)) {
     refuse_value(config, "layer_types", "of several kinds", "full_attention in all layers");
+  }
+}
+
+// SmolLM3: the last of every four layers does not rotate heads.
+void check_unrotated(const CheckpointJson& config) {
+  const Json* const rotated = CheckpointJson::member(config.root(), "no_rope_layers");
+  if (rotated == nullptr || !rotated->is_array()) return;
+  for (size_t i = 0; i < rotated->size(); ++i) {
+    if ((*rotated)[i] != ((i + 1) % 4 == 0 ? 0 : 1)) {
+      refuse_value(config, "no_rope_layers", rotated->dump(), "0 for every fourth layer, 1 for others");
+    }
+  }
+}
+
+// What numbers of the forward pass are multiplied by (Granite).
+void write_scales(const CheckpointJson& config, const std::string& prefix, GgufHeader& header) {
+  constexpr std::array kMultipliers{
+      std::pair{"embedding_multiplier", "embedding_scale"}, std::pair{"residual_multiplier", "residual_scale"},
+      std::pair{"attention_multiplier", "attention.scale"}, std::pair{"logits_scaling", "logit_scale"}};
+  for (const auto& [key, name] : kMultipliers) {
+    header.entry(prefix + name, config.find_number(key).value_or(1.0F));
   }
 }
 
@@ -207,6 +229,8 @@ void write_config(const CheckpointJson& config, std::string_view name, GgufHeade
     if (const auto window = config.find_count("sliding_window"))
       header.entry(prefix + "attention.sliding_window", *window);
   }
+  if (family.model_type == "granite") write_scales(config, prefix, header);
+  if (family.model_type == "smollm3") check_unrotated(config);
   write_rope(config, prefix, header);
   if (is_classifier(config)) {
     header.entry(prefix + "classifier.output_labels", std::span<const std::string>(labels_of(config)));

@@ -79,6 +79,10 @@ def cases():
            by_bytes(split(QWEN2_PATTERN), tokenizers.normalizers.NFC()), None, "<|im_end|>", {})
     yield ("qwen3", transformers.Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True),
            by_bytes(split(QWEN2_PATTERN), tokenizers.normalizers.NFC()), None, "<|im_end|>", {})
+    yield ("granite", transformers.GraniteConfig(**SIZES, embedding_multiplier=6.0, residual_multiplier=0.22, logits_scaling=8.0,
+                                                 attention_multiplier=0.5), by_bytes(digits()), None, "<|im_end|>", {})
+    yield ("smollm3", transformers.SmolLM3Config(**SIZES | {"num_hidden_layers": 5}, rope_theta=5e4, tie_word_embeddings=True),
+           by_bytes(split(LLAMA3_PATTERN), ignore_merges=True), None, "<|im_end|>", {})
     yield ("qwen3_classifier", transformers.Qwen3Config(**SIZES, head_dim=16, num_labels=3),
            by_bytes(split(QWEN2_PATTERN), tokenizers.normalizers.NFC()), None, "<|im_end|>", {})
 

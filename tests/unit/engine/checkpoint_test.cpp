@@ -87,9 +87,11 @@ TEST(Checkpoint, BecomesAGgufFile) {
     (void)quantize_file({.input_path = folder_of(golden), .output_path = output, .type = TensorType::F32},
                         [](const QuantizeProgress&) {});
     const LoadedModel whole = load_model(folder_of(golden)), converted = load_model(output);
-    const bool llama = converted.spec.architecture == "llama";
-    EXPECT_EQ(converted.spec.rope_style, llama ? RopeStyle::Interleaved : RopeStyle::HalfSplit);
-    EXPECT_EQ(converted.file.find_value("llama.rope.half_split"), nullptr);
+    const bool qwen = converted.spec.architecture.starts_with("qwen");
+    EXPECT_EQ(converted.spec.rope_style, qwen ? RopeStyle::HalfSplit : RopeStyle::Interleaved);
+    EXPECT_EQ(whole.spec.rope_style, RopeStyle::HalfSplit);
+    EXPECT_EQ(whole.spec.checkpoint_rows, !qwen);
+    EXPECT_FALSE(converted.spec.checkpoint_rows);
     EXPECT_EQ(converted.vocabulary.tokens, whole.vocabulary.tokens);
     if (!converted.spec.labels.empty()) continue;
     ReferenceModel reference(converted);
@@ -141,7 +143,7 @@ TEST_F(DamagedCheckpoint, SaysWhatIsWrongWithItsConfiguration) {
   };
   using enum ErrorCode;
   with("model_type", "gpt_neo", Unsupported,
-       "model_type is 'gpt_neo', supported: llama, mistral, qwen2, qwen3; others");
+       "model_type is 'gpt_neo', supported: llama, mistral, qwen2, qwen3, granite, smollm3; others");
   with("hidden_size", nullptr, CorruptFile, "copy/config.json: 'hidden_size' is missing");
   with("hidden_size", -1, CorruptFile, "'hidden_size' is -1, expected a whole number below 2^31");
   with("hidden_act", "gelu", Unsupported, "'hidden_act' is 'gelu', supported: silu");

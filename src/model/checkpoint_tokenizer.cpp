@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -308,7 +308,7 @@ class TokenizerReader {
   GgufHeader& header_;
   std::vector<std::string> tokens_;
   std::vector<int32_t> types_;
-  std::map<std::string, uint32_t> ids_;
+  std::unordered_map<std::string, uint32_t> ids_;
 };
 
 }  // namespace

@@ -127,8 +127,13 @@ int32_t split_head_size(const GgufFile& file) {
 }
 
 // Of queries or keys, with the numbers of a pair of RoPE's next to one another in place of half a head apart.
-std::vector<std::byte> with_pairs_together(const GgufTensor& tensor, size_t head_size) {
+// ERRORS: CorruptFile for rows that make no whole heads.
+std::vector<std::byte> with_pairs_together(const std::string& path, const GgufTensor& tensor, size_t head_size) {
   const auto count = static_cast<size_t>(tensor.dimension_count == 1 ? tensor.columns() : tensor.rows());
+  if (count % head_size != 0) {
+    fail(ErrorCode::CorruptFile, "{}: tensor {} has {} rows, expected a multiple of the heads' {}", path,
+         quote(tensor.name), count, head_size);
+  }
   const size_t bytes = tensor.bytes.size() / count;
   std::vector<std::byte> result;
   for (size_t row = 0; row < count; ++row) {
@@ -203,7 +208,7 @@ QuantizeResult quantize_file(const QuantizeOptions& options,
     const size_t padding = align_up(written, file.alignment()) - written;
     output.write(std::span(zeros).first(padding));
     std::vector<std::byte> reordered;
-    if (head_size > 0 && is_rotated(tensor.name)) reordered = with_pairs_together(tensor, head_size);
+    if (head_size > 0 && is_rotated(tensor.name)) reordered = with_pairs_together(file.path(), tensor, head_size);
     const std::span<const std::byte> bytes = reordered.empty() ? tensor.bytes : std::span<const std::byte>(reordered);
     const auto rows = static_cast<size_t>(tensor.rows());
     const size_t slab_rows = std::max<size_t>(1, kSlabNumbers / static_cast<size_t>(tensor.columns()));

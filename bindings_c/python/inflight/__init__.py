@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import collections.abc
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -392,8 +393,10 @@ class Engine:
 
     def rerank(self, query: _values.Text, documents: typing.Iterable[_values.Text]) -> list[float]:
         """How relevant each document is for the query, 0 to 1; of a reranker, or with classifier_from_token="no,yes"."""
-        streams = [self.submit(self.rerank_tokenize(query, document), pooling="classify") for document in documents]
-        return [(list(stream._outputs())[-1].embedding or [0.0])[0] for stream in streams]
+        with contextlib.ExitStack() as kept:
+            streams = [kept.enter_context(self.submit(self.rerank_tokenize(query, document), pooling="classify"))
+                       for document in documents]
+            return [(list(stream._outputs())[-1].embedding or [0.0])[0] for stream in streams]
 
     def embed(self, prompt: typing.Union[_values.Text, typing.Iterable[int]], pooling: str = "model") -> list[float]:
         """The prompt's embedding, its length not normalised; pooling: "last", "mean" or as the model's file states."""

@@ -99,6 +99,20 @@ TEST(Checkpoint, BecomesAGgufFile) {
   }
 }
 
+// Whose rows of queries make no whole heads: read by nobody before they are reordered.
+TEST(Checkpoint, RefusesToReorderParts) {
+  const TempFolder folder;
+  std::filesystem::copy(source_path("tests/golden/checkpoints/llama"), folder.file("copy"));
+  Json config = Json::parse(read_file(folder.file("copy/config.json")));
+  config["head_dim"] = 6;
+  static_cast<void>(folder.write("copy/config.json", config.dump()));
+  INFLIGHT_EXPECT_ERROR(ErrorCode::CorruptFile, "has 16 rows, expected a multiple of the heads' 6", [&] {
+    (void)quantize_file(
+        {.input_path = folder.file("copy"), .output_path = folder.file("out.gguf"), .type = TensorType::F32},
+        [](const QuantizeProgress&) {});
+  });
+}
+
 TEST(Checkpoint, KnowsItsEnds) {
   for (const Json& golden : golden_cases()) {
     const LoadedModel model = load_model(folder_of(golden));

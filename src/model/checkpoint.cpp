@@ -22,13 +22,21 @@ using Names = std::pair<std::string_view, std::string_view>;  // in the checkpoi
 
 constexpr std::array kModelNames{Names{"embed_tokens", "token_embd"}, Names{"norm", "output_norm"},
                                  Names{"lm_head", "output"}, Names{"score", "cls.output"}};
-constexpr std::array kLayerNames{
-    Names{"input_layernorm", "attn_norm"},    Names{"self_attn.q_proj", "attn_q"},
-    Names{"self_attn.k_proj", "attn_k"},      Names{"self_attn.v_proj", "attn_v"},
-    Names{"self_attn.o_proj", "attn_output"}, Names{"self_attn.q_norm", "attn_q_norm"},
-    Names{"self_attn.k_norm", "attn_k_norm"}, Names{"post_attention_layernorm", "ffn_norm"},
-    Names{"mlp.gate_proj", "ffn_gate"},       Names{"mlp.up_proj", "ffn_up"},
-    Names{"mlp.down_proj", "ffn_down"}};
+constexpr std::array kLayerNames{Names{"input_layernorm", "attn_norm"},
+                                 Names{"self_attn.q_proj", "attn_q"},
+                                 Names{"self_attn.k_proj", "attn_k"},
+                                 Names{"self_attn.v_proj", "attn_v"},
+                                 Names{"self_attn.o_proj", "attn_output"},
+                                 Names{"self_attn.q_norm", "attn_q_norm"},
+                                 Names{"self_attn.k_norm", "attn_k_norm"},
+                                 Names{"self_attn.qkv_proj", "attn_qkv"},
+                                 Names{"mlp.gate_up_proj", "ffn_up"},
+                                 Names{"pre_feedforward_layernorm", "ffn_norm"},
+                                 Names{"post_feedforward_layernorm", "post_ffw_norm"},
+                                 Names{"post_attention_layernorm", "ffn_norm"},
+                                 Names{"mlp.gate_proj", "ffn_gate"},
+                                 Names{"mlp.up_proj", "ffn_up"},
+                                 Names{"mlp.down_proj", "ffn_down"}};
 
 template <size_t N>
 std::optional<std::string> renamed(const std::array<Names, N>& names, std::string_view name) {
@@ -41,7 +49,7 @@ std::optional<std::string> renamed(const std::array<Names, N>& names, std::strin
 }
 
 // "model.layers.3.mlp.up_proj.weight" -> "blk.3.ffn_up.weight"
-std::optional<std::string> gguf_name(std::string_view name) {
+std::optional<std::string> gguf_name(std::string_view name, const CheckpointFamily& family) {
   constexpr std::string_view kModel = "model.", kLayers = "layers.";
   if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
   if (!name.starts_with(kLayers)) return renamed(kModelNames, name);
@@ -50,7 +58,11 @@ std::optional<std::string> gguf_name(std::string_view name) {
   if (dot == std::string_view::npos || dot == 0) return {};
   const std::string_view number = name.substr(0, dot);
   if (!std::ranges::all_of(number, [](char digit) { return digit >= '0' && digit <= '9'; })) return {};
-  const auto rest = renamed(kLayerNames, name.substr(dot + 1));
+  constexpr std::string_view kBehindAttention = "post_attention_layernorm.weight";
+  const std::string_view part = name.substr(dot + 1);
+  const auto rest = family.norms_behind && part == kBehindAttention
+                        ? std::optional<std::string>("post_attention_norm.weight")
+                        : renamed(kLayerNames, part);
   return rest ? std::optional("blk." + std::string(number) + "." + *rest) : std::nullopt;
 }
 
@@ -78,13 +90,14 @@ class TensorReader {
  public:
   TensorReader(const CheckpointJson& config, Checkpoint& checkpoint)
       : checkpoint_(checkpoint),
+        family_(checkpoint_family(config)),
         tied_(config.find_flag("tie_word_embeddings").value_or(false)),
         classifies_(is_classifier(config)) {}
 
   void read(const std::string& path) {
     const MappedFile& file = checkpoint_.files.emplace_back(path);
     for (const SafeTensor& tensor : parse_safetensors(path, file.bytes())) {
-      const auto name = gguf_name(tensor.name);
+      const auto name = gguf_name(tensor.name, family_);
       if (tensor.name.ends_with("rotary_emb.inv_freq") || is_left_out(name)) continue;
       if (!name) {
         fail(ErrorCode::Unsupported, "{}: tensor {} is not part of the models that are read from safetensors here",
@@ -94,6 +107,21 @@ class TensorReader {
         fail(ErrorCode::CorruptFile, "{}: tensor {} is there twice", path, quote(tensor.name));
       }
       add(path, tensor, *name);
+    }
+  }
+
+  // LongRoPE's, which the configuration has.
+  void read_rope_factors(const CheckpointJson& config) {
+    const nlohmann::json* const scaling = CheckpointJson::member(config.root(), "rope_scaling");
+    for (const auto& [key, name] : {std::pair{"short_factor", "rope_factors_short.weight"},
+                                    std::pair{"long_factor", "rope_factors_long.weight"}}) {
+      const nlohmann::json* const factors = scaling != nullptr ? CheckpointJson::member(*scaling, key) : nullptr;
+      if (factors == nullptr) continue;
+      if (!factors->is_array() || factors->empty() ||
+          !std::ranges::all_of(*factors, [](const auto& factor) { return factor.is_number(); })) {
+        fail(ErrorCode::CorruptFile, "{}: {} is no list of numbers", config.path(), quote(key));
+      }
+      add_vector(name, factors->get<std::vector<float>>());
     }
   }
 
@@ -117,25 +145,38 @@ class TensorReader {
       fail(ErrorCode::CorruptFile, "{}: tensor {} has {} dimensions, expected 1 or 2, each at least 1", path,
            quote(tensor.name), dimensions);
     }
+    if (dimensions == 1) {
+      std::vector<float> numbers(static_cast<size_t>(tensor.shape[0]));
+      dequantize_row(type->second, tensor.bytes, numbers);
+      if (name.ends_with("norm.weight")) {
+        for (float& number : numbers) number += family_.norms_from;
+      }
+      return add_vector(name, std::move(numbers));
+    }
     GgufTensor added{.name = checkpoint_.names.emplace_back(name), .type = find_stored_type(stored_id(type->second))};
     added.dimension_count = static_cast<int32_t>(dimensions);
     std::copy(tensor.shape.rbegin(), tensor.shape.rend(), added.dimensions.begin());
     added.bytes = tensor.bytes;
-    if (dimensions == 1) {
-      std::vector<float>& numbers = checkpoint_.vectors.emplace_back(static_cast<size_t>(tensor.shape[0]));
-      dequantize_row(type->second, tensor.bytes, numbers);
-      added.type = find_stored_type(stored_id(TensorType::F32));
-      added.bytes = std::as_bytes(std::span<const float>(numbers));
-    } else if (reinterpret_cast<uintptr_t>(tensor.bytes.data()) % sizeof(float) != 0) {
+    if (reinterpret_cast<uintptr_t>(tensor.bytes.data()) % sizeof(float) != 0) {
       fail(ErrorCode::Unsupported, "{}: tensor {} begins at a place that is no multiple of 4 bytes", path,
            quote(tensor.name));
     }
     checkpoint_.tensors.push_back(added);
   }
 
+  void add_vector(const std::string& name, std::vector<float> numbers) {
+    const std::vector<float>& kept = checkpoint_.vectors.emplace_back(std::move(numbers));
+    GgufTensor added{.name = checkpoint_.names.emplace_back(name),
+                     .type = find_stored_type(stored_id(TensorType::F32))};
+    added.dimensions[0] = static_cast<int64_t>(kept.size());
+    added.bytes = std::as_bytes(std::span<const float>(kept));
+    checkpoint_.tensors.push_back(added);
+  }
+
   static uint32_t stored_id(TensorType type) { return static_cast<uint32_t>(type); }
 
   Checkpoint& checkpoint_;
+  const CheckpointFamily& family_;
   const bool tied_, classifies_;
   std::set<std::string> seen_;
 };
@@ -165,7 +206,7 @@ Checkpoint read_checkpoint(const std::string& folder) {
   GgufHeader header(0);
   const std::string name = std::filesystem::path(folder + "/").lexically_normal().parent_path().filename().string();
   write_config(config, name, header);
-  write_pooling(folder, architecture_of(config), header);
+  write_pooling(folder, checkpoint_family(config).architecture, header);
   write_tokenizer(folder, config, header);
   header.pad_to(32);
   checkpoint.header = header.bytes();
@@ -173,6 +214,7 @@ Checkpoint read_checkpoint(const std::string& folder) {
   checkpoint.files.reserve(files.size());
   TensorReader reader(config, checkpoint);
   for (const std::string& file : files) reader.read(file);
+  reader.read_rope_factors(config);
   return checkpoint;
 }
 

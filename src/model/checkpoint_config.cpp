@@ -20,50 +20,60 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Family {
-  std::string_view model_type;
-  std::string_view architecture;
-  // GGUF's files have the rows of queries and keys in another order, so that RoPE turns neighbours.
-  bool interleaved;
-};
-constexpr std::array kFamilies{Family{"llama", "llama", true},     Family{"mistral", "llama", true},
-                               Family{"qwen2", "qwen2", false},    Family{"qwen3", "qwen3", false},
-                               Family{"granite", "granite", true}, Family{"smollm3", "smollm3", true}};
-
-const Family& family_of(const CheckpointJson& config) {
-  const std::string type = config.find_text("model_type").value_or("");
-  std::string known;
-  for (const Family& family : kFamilies) {
-    if (family.model_type == type) return family;
-    known += (known.empty() ? "" : ", ") + std::string(family.model_type);
-  }
-  fail(ErrorCode::Unsupported,
-       "{}: model_type is {}, supported: {}; others as GGUF files, which llama.cpp's convert_hf_to_gguf.py makes",
-       config.path(), quote(type), known);
+constexpr CheckpointFamily kLlama{.model_type = "llama", .architecture = "llama", .interleaved = true};
+constexpr CheckpointFamily like_llama(std::string_view model_type, std::string_view architecture) {
+  CheckpointFamily family = kLlama;
+  family.model_type = model_type;
+  family.architecture = architecture;
+  return family;
 }
+
+constexpr std::array kFamilies{
+    kLlama,
+    like_llama("mistral", "llama"),
+    CheckpointFamily{.model_type = "qwen2", .architecture = "qwen2"},
+    CheckpointFamily{.model_type = "qwen3", .architecture = "qwen3"},
+    like_llama("granite", "granite"),
+    like_llama("smollm3", "smollm3"),
+    CheckpointFamily{.model_type = "phi3", .architecture = "phi3"},
+    CheckpointFamily{.model_type = "olmo2", .architecture = "olmo2", .norms_behind = true},
+    CheckpointFamily{.model_type = "gemma3_text",
+                     .architecture = "gemma3",
+                     .norms_behind = true,
+                     .norms_from = 1.0F,
+                     .activation = "gelu_pytorch_tanh",
+                     .global_every = 6},
+};
 
 void refuse_value(const CheckpointJson& config, const char* key, const std::string& found, const char* supported) {
   fail(ErrorCode::Unsupported, "{}: {} is {}, supported: {}", config.path(), quote(key), found, supported);
 }
 
 // What would load, but compute something else.
-void refuse_unread(const CheckpointJson& config, const Family& family) {
+void refuse_unread(const CheckpointJson& config, const CheckpointFamily& family) {
   if (const Json* const quantization = CheckpointJson::member(config.root(), "quantization_config")) {
     const std::string method = config.find_text("quant_method", quantization).value_or("unknown");
     refuse_value(config, "quantization_config", quote(method), "none: weights of BF16, F16 or F32");
   }
-  const std::string activation = config.find_text("hidden_act").value_or("silu");
-  if (activation != "silu") refuse_value(config, "hidden_act", quote(activation), "silu");
+  auto activation = config.find_text("hidden_activation");
+  if (!activation) activation = config.find_text("hidden_act");
+  if (activation && *activation != family.activation) {
+    refuse_value(config, "hidden_act", quote(*activation), std::string(family.activation).c_str());
+  }
   if (config.find_flag("use_sliding_window").value_or(false))
     refuse_value(config, "use_sliding_window", "true", "false");
-  if (const auto part = config.find_number("partial_rotary_factor"); part && *part != 1.0F) {
+  if (const auto part = config.find_number("partial_rotary_factor");
+      part && *part != 1.0F && family.model_type != "phi3") {
     refuse_value(config, "partial_rotary_factor", fmt::format("{}", *part), "1");
   }
   const Json* const layers = CheckpointJson::member(config.root(), "layer_types");
-  const auto whole = [](const Json& type) { return type == "full_attention"; };
-  if (layers != nullptr && layers->is_array() && family.model_type != "mistral" &&
-      !std::ranges::all_of(*layers, whole)) {
-    refuse_value(config, "layer_types", "of several kinds", "full_attention in all layers");
+  if (layers == nullptr || !layers->is_array() || family.model_type == "mistral") return;
+  for (size_t i = 0; i < layers->size(); ++i) {
+    const bool local = family.global_every > 0 && (i + 1) % static_cast<size_t>(family.global_every) != 0;
+    if ((*layers)[i] != (local ? "sliding_attention" : "full_attention")) {
+      refuse_value(config, "layer_types", (*layers)[i].dump(),
+                   family.global_every > 0 ? "full_attention in every sixth layer" : "full_attention in all layers");
+    }
   }
 }
 
@@ -88,6 +98,18 @@ void write_scales(const CheckpointJson& config, const std::string& prefix, GgufH
   }
 }
 
+// Its factors are tensors. SOURCE: Phi 3's configuration in transformers.
+void write_long_rope(const CheckpointJson& config, const std::string& prefix, GgufHeader& header) {
+  const uint32_t original = config.count("original_max_position_embeddings");
+  if (original < 2) refuse_value(config, "original_max_position_embeddings", std::to_string(original), "2 or more");
+  const double share = static_cast<double>(config.count("max_position_embeddings")) / original;
+  header.entry(prefix + "rope.scaling.type", std::string_view("longrope"));
+  header.entry(prefix + "rope.scaling.original_context_length", original);
+  const double magnitude =
+      share > 1.0 ? std::sqrt(1.0 + std::log(share) / std::log(static_cast<double>(original))) : 1.0;
+  header.entry(prefix + "rope.scaling.attn_factor", static_cast<float>(magnitude));
+}
+
 void write_rope(const CheckpointJson& config, const std::string& prefix, GgufHeader& header) {
   const Json* const parameters = CheckpointJson::member(config.root(), "rope_parameters");  // transformers 5
   const Json* scaling = CheckpointJson::member(config.root(), "rope_scaling");
@@ -99,8 +121,9 @@ void write_rope(const CheckpointJson& config, const std::string& prefix, GgufHea
   auto type = config.find_text("rope_type", scaling);
   if (!type) type = config.find_text("type", scaling);
   if (!type || *type == "default") return;
+  if (*type == "longrope" || *type == "su") return write_long_rope(config, prefix, header);
   if (*type != "linear" && *type != "llama3" && *type != "yarn") {
-    refuse_value(config, "rope_scaling", quote(*type), "default, linear, llama3, yarn");
+    refuse_value(config, "rope_scaling", quote(*type), "default, linear, llama3, yarn, longrope");
   }
   header.entry(prefix + "rope.scaling.type", std::string_view(*type));
   const auto number = [&](const char* key, const char* name) {
@@ -206,7 +229,7 @@ uint32_t CheckpointJson::count(const char* key) const {
 }
 
 void write_config(const CheckpointJson& config, std::string_view name, GgufHeader& header) {
-  const Family& family = family_of(config);
+  const CheckpointFamily& family = checkpoint_family(config);
   refuse_unread(config, family);
   const std::string prefix = std::string(family.architecture) + ".";
   header.entry("general.architecture", family.architecture);
@@ -225,7 +248,11 @@ void write_config(const CheckpointJson& config, std::string_view name, GgufHeade
   }
   header.entry(prefix + "attention.layer_norm_rms_epsilon", config.find_number("rms_norm_eps").value_or(1e-6F));
   header.entry(prefix + "vocab_size", config.count("vocab_size"));
-  if (family.model_type == "mistral") {
+  if (const auto part = config.find_number("partial_rotary_factor")) {
+    const uint32_t size = config.find_count("head_dim").value_or(heads > 0 ? hidden / heads : 0);
+    header.entry(prefix + "rope.dimension_count", static_cast<uint32_t>(*part * static_cast<float>(size)));
+  }
+  if (family.model_type == "mistral" || family.model_type == "phi3" || family.global_every > 0) {
     if (const auto window = config.find_count("sliding_window"))
       header.entry(prefix + "attention.sliding_window", *window);
   }
@@ -237,7 +264,17 @@ void write_config(const CheckpointJson& config, std::string_view name, GgufHeade
   }
 }
 
-std::string_view architecture_of(const CheckpointJson& config) { return family_of(config).architecture; }
+const CheckpointFamily& checkpoint_family(const CheckpointJson& config) {
+  const std::string type = config.find_text("model_type").value_or("");
+  std::string known;
+  for (const CheckpointFamily& family : kFamilies) {
+    if (family.model_type == type) return family;
+    known += (known.empty() ? "" : ", ") + std::string(family.model_type);
+  }
+  fail(ErrorCode::Unsupported,
+       "{}: model_type is {}, supported: {}; others as GGUF files, which llama.cpp's convert_hf_to_gguf.py makes",
+       config.path(), quote(type), known);
+}
 
 bool is_classifier(const CheckpointJson& config) {
   const Json* const classes = CheckpointJson::member(config.root(), "architectures");

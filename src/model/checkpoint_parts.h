@@ -44,8 +44,17 @@ class CheckpointJson {
 // ERRORS: CorruptFile, Unsupported; each names file and key.
 void write_config(const CheckpointJson& config, std::string_view name, GgufHeader& header);
 
-// As GGUF calls it: "llama".   ERRORS: Unsupported for other families.
-[[nodiscard]] std::string_view architecture_of(const CheckpointJson& config);
+// How a family's checkpoints differ from its GGUF files.
+struct CheckpointFamily {
+  std::string_view model_type, architecture;  // the former in config.json, the latter in GGUF
+  bool interleaved = false;   // these have rows of queries and keys in another order, so that RoPE turns neighbours
+  bool norms_behind = false;  // post_attention_layernorm is behind attention, not before the feed-forward
+  float norms_from = 0.0F;    // what is added to weights of norms
+  std::string_view activation = "silu";
+  int32_t global_every = 0;  // the last of so many layers sees all, others a window; 0: all do
+};
+// By model_type.   ERRORS: Unsupported for other families.
+[[nodiscard]] const CheckpointFamily& checkpoint_family(const CheckpointJson& config);
 
 // By its class in transformers.   ERRORS: Unsupported for classes of other models.
 [[nodiscard]] bool is_classifier(const CheckpointJson& config);

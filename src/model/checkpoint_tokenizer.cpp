@@ -34,6 +34,7 @@ constexpr std::array kWordCutters{
     WordCutter{{patterns::kLlama3, ""}, false, false, "dbrx"},
     WordCutter{{patterns::kQwen2, ""}, false, true, "qwen2"},
     WordCutter{{patterns::kQwen2, ""}, false, false, "stablelm2"},
+    WordCutter{{patterns::kGpt4o, ""}, false, false, "gpt-4o"},
     WordCutter{{patterns::kTekken, ""}, true, false, "tekken"},
 };
 
@@ -170,7 +171,7 @@ class TokenizerReader {
   }
 
   [[nodiscard]] std::string_view word_cutter(const Json& model, const std::vector<const Json*>& steps) const {
-    constexpr const char* kSupported = "those of GPT-2, SmolLM, Llama 3, Qwen 2 and 3, Mistral's Tekken";
+    constexpr const char* kSupported = "those of GPT-2, SmolLM, Llama 3, Qwen 2 and 3, GPT-4o, Mistral's Tekken";
     std::vector<std::string> patterns;
     for (const Json* const step : steps) {
       if (is_kind(step, "Split")) {
@@ -210,6 +211,7 @@ class TokenizerReader {
       }
     }
     for (const Json* const step : steps) {
+      if (is_kind(step, "Split")) continue;  // at spaces, which are no spaces any more (Gemma)
       if (!is_kind(step, "Metaspace")) refuse("pre_tokenizer", "none, Metaspace, ByteLevel");
       before = tokenizer_.find_text("prepend_scheme", step).value_or("always") != "never";
     }

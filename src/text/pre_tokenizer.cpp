@@ -36,10 +36,7 @@ constexpr std::array kMiniCpm5Patterns{
         R"(|\s+(?!\S)|\s+)")};
 constexpr std::array kSeedCoderPatterns{std::string_view(
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)")};
-constexpr std::array kGpt4oPatterns{std::string_view(
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+constexpr std::array kGpt4oPatterns{patterns::kGpt4o};
 constexpr std::array kTekkenPatterns{patterns::kTekken};
 // Letters with two cases, as the model's tokenizer.json lists them.
 constexpr std::string_view kDeepSeekLetters =

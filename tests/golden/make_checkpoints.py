@@ -53,6 +53,8 @@ def sentencepiece(prepends):
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=360, show_progress=False, special_tokens=[
         "<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))])
     tokenizer.train_from_iterator(CORPUS, trainer)
+    if not prepends:  # as Gemma's
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", "merged_with_previous")
     told = json.loads(tokenizer.to_str())  # bytes are no special tokens, which a text could spell
     told["added_tokens"] = told["added_tokens"][:3]
     return tokenizers.Tokenizer.from_str(json.dumps(told))
@@ -83,6 +85,13 @@ def cases():
                                                  attention_multiplier=0.5), by_bytes(digits()), None, "<|im_end|>", {})
     yield ("smollm3", transformers.SmolLM3Config(**SIZES | {"num_hidden_layers": 5}, rope_theta=5e4, tie_word_embeddings=True),
            by_bytes(split(LLAMA3_PATTERN), ignore_merges=True), None, "<|im_end|>", {})
+    yield ("olmo2", transformers.Olmo2Config(**SIZES), by_bytes(digits()), None, "<|im_end|>", {})
+    yield ("gemma3", transformers.Gemma3TextConfig(**SIZES | {"num_hidden_layers": 7, "head_dim": 16}, sliding_window=24,
+                                                   query_pre_attn_scalar=16), sentencepiece(False), "<s>", "</s>", {})
+    yield ("phi3", transformers.Phi3Config(
+        **SIZES, sliding_window=24, pad_token_id=0, original_max_position_embeddings=32, partial_rotary_factor=0.75,
+        rope_scaling={"type": "longrope", "short_factor": [1.0, 1.1, 1.3], "long_factor": [2.0, 3.0, 5.0]}), by_bytes(digits()),
+        None, "<|im_end|>", {})
     yield ("qwen3_classifier", transformers.Qwen3Config(**SIZES, head_dim=16, num_labels=3),
            by_bytes(split(QWEN2_PATTERN), tokenizers.normalizers.NFC()), None, "<|im_end|>", {})
 

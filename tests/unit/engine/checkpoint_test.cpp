@@ -87,10 +87,11 @@ TEST(Checkpoint, BecomesAGgufFile) {
     (void)quantize_file({.input_path = folder_of(golden), .output_path = output, .type = TensorType::F32},
                         [](const QuantizeProgress&) {});
     const LoadedModel whole = load_model(folder_of(golden)), converted = load_model(output);
-    const bool qwen = converted.spec.architecture.starts_with("qwen");
-    EXPECT_EQ(converted.spec.rope_style, qwen ? RopeStyle::HalfSplit : RopeStyle::Interleaved);
+    const std::string& family = converted.spec.architecture;
+    const bool same = family.starts_with("qwen") || family == "olmo2" || family == "gemma3" || family == "phi3";
+    EXPECT_EQ(converted.spec.rope_style, same ? RopeStyle::HalfSplit : RopeStyle::Interleaved);
     EXPECT_EQ(whole.spec.rope_style, RopeStyle::HalfSplit);
-    EXPECT_EQ(whole.spec.checkpoint_rows, !qwen);
+    EXPECT_EQ(whole.spec.checkpoint_rows, !same);
     EXPECT_FALSE(converted.spec.checkpoint_rows);
     EXPECT_EQ(converted.vocabulary.tokens, whole.vocabulary.tokens);
     if (!converted.spec.labels.empty()) continue;
@@ -119,6 +120,7 @@ TEST(Checkpoint, KnowsItsEnds) {
     const std::string name = golden["folder"];
     const std::string end = name == "llama"              ? "<|end|>"
                             : name == "mistral"          ? "</s>"
+                            : name == "gemma3"           ? "</s>"
                             : name == "qwen3_classifier" ? "<|endoftext|>"  // which it puts behind texts
                                                          : "<|im_end|>";
     ASSERT_TRUE(model.vocabulary.eos) << golden["folder"];
@@ -157,7 +159,8 @@ TEST_F(DamagedCheckpoint, SaysWhatIsWrongWithItsConfiguration) {
   };
   using enum ErrorCode;
   with("model_type", "gpt_neo", Unsupported,
-       "model_type is 'gpt_neo', supported: llama, mistral, qwen2, qwen3, granite, smollm3; others");
+       "model_type is 'gpt_neo', supported: llama, mistral, qwen2, qwen3, granite, smollm3, phi3, olmo2, gemma3_text; "
+       "others");
   with("hidden_size", nullptr, CorruptFile, "copy/config.json: 'hidden_size' is missing");
   with("hidden_size", -1, CorruptFile, "'hidden_size' is -1, expected a whole number below 2^31");
   with("hidden_act", "gelu", Unsupported, "'hidden_act' is 'gelu', supported: silu");

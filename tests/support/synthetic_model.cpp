@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -34,9 +35,10 @@ class ModelBuilder {
       linear("per_layer_model_proj", spec_.layer_count * size, spec_.hidden_size, false);
       vector("per_layer_proj_norm.weight", size, 1.0F);
     }
-    for (int32_t layer = 0; layer < spec_.layer_count; ++layer) {
-      write_layer(layer);
-    }
+    // A list of what layers are may be too short, to be refused.
+    const auto told = static_cast<int32_t>(spec_.mixing.size());
+    const int32_t layer_count = spec_.mixing.empty() ? spec_.layer_count : std::min(spec_.layer_count, told);
+    for (int32_t layer = 0; layer < layer_count; ++layer) write_layer(layer);
     for (int32_t i = 0; i < model_.predicting_layers; ++i) {
       vector(fmt::format("blk.{}.nextn.enorm.weight", spec_.layer_count + i), spec_.hidden_size, 1.0F);
     }

@@ -260,7 +260,7 @@ AttentionTables StepUpload::add_attention(std::span<const RowRun> runs, int32_t 
   tables.partial_slots = slots;
   tables.count = static_cast<int32_t>(items_.size());
   tables.list = append(items_.size() * kAttentionItemWords);
-  int32_t* word = &words_[static_cast<size_t>(tables.list)];
+  int32_t* word = words_.data() + tables.list;
   for (const AttentionItem& item : items_) {
     const int32_t values[kAttentionItemWords] = {
         item.first_row,     item.rows,    item.group,          item.first_partition,

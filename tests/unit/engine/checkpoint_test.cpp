@@ -196,6 +196,7 @@ TEST_F(DamagedCheckpoint, SaysWhatIsWrongWithItsTokenizer) {
 
 // Whatever a byte becomes: it is another model, or there is an error that names it.
 TEST_F(DamagedCheckpoint, EndsWithAnErrorAtWorst) {
+  constexpr std::string_view kLetters = R"(0123456789{}[]",:-.eE\ntfa )";
   Rng random(5);
   int32_t errors = 0;
   for (const char* const file : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"}) {
@@ -204,7 +205,7 @@ TEST_F(DamagedCheckpoint, EndsWithAnErrorAtWorst) {
     for (int32_t round = 0; round < 150; ++round) {
       std::string bad = good;
       for (uint64_t hits = 1 + random.below(3); hits > 0; --hits) {
-        bad[random.below(reach)] = "0123456789{}[]\",:-.eE\0ntfa "[random.below(29)];
+        bad[random.below(reach)] = kLetters[random.below(kLetters.size())];
       }
       if (round % 10 == 0) bad.resize(random.below(reach));
       static_cast<void>(folder_.write(std::string("copy/") + file, bad));

@@ -406,7 +406,8 @@ Json to_json(const Inspection& inspection) {
     types[type] = {{"tensors", total.tensor_count}, {"numbers", total.numbers}, {"bytes", total.bytes}};
   }
   return {{"file", file.path()},
-          {"version", file.version()},
+          {"format", file.is_checkpoint() ? "safetensors" : "gguf"},
+          {"version", file.is_checkpoint() ? Json() : Json(file.version())},
           {"file_count", file.parts().size()},
           {"file_bytes", file.file_bytes()},
           {"parameters", inspection.parameter_count},

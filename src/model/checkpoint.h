@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder as transformers saves models (config.json, *.safetensors, tokenizer.json), read as the GGUF file that
-// llama.cpp's converter makes of it, but for the order of rows that kHalfSplitKey tells. Nothing is converted but norms
-// and biases, which become F32: matrices stay where they are, in the mapped files.
+// llama.cpp's converter makes of it, but for the order of rows that kHalfSplitKey tells. Nothing is converted but
+// vectors (norms and biases), which become F32: matrices stay where they are, in the mapped files.
 #pragma once
 
 #include <cstddef>

@@ -112,7 +112,7 @@ class TensorReader {
 
   // LongRoPE's, which the configuration has.
   void read_rope_factors(const CheckpointJson& config) {
-    const nlohmann::json* const scaling = CheckpointJson::member(config.root(), "rope_scaling");
+    const nlohmann::json* const scaling = rope_scaling_of(config);
     for (const auto& [key, name] : {std::pair{"short_factor", "rope_factors_short.weight"},
                                     std::pair{"long_factor", "rope_factors_long.weight"}}) {
       const nlohmann::json* const factors = scaling != nullptr ? CheckpointJson::member(*scaling, key) : nullptr;

@@ -21,10 +21,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr CheckpointFamily kLlama{.model_type = "llama", .architecture = "llama", .interleaved = true};
-constexpr CheckpointFamily like_llama(std::string_view model_type, std::string_view architecture) {
+constexpr CheckpointFamily like_llama(std::string_view model_type, std::string_view architecture,
+                                      float rope_base = kLlama.rope_base) {
   CheckpointFamily family = kLlama;
   family.model_type = model_type;
   family.architecture = architecture;
+  family.rope_base = rope_base;
   return family;
 }
 
@@ -34,14 +36,15 @@ constexpr std::array kFamilies{
     CheckpointFamily{.model_type = "qwen2", .architecture = "qwen2"},
     CheckpointFamily{.model_type = "qwen3", .architecture = "qwen3"},
     like_llama("granite", "granite"),
-    like_llama("smollm3", "smollm3"),
-    CheckpointFamily{.model_type = "phi3", .architecture = "phi3"},
-    CheckpointFamily{.model_type = "olmo2", .architecture = "olmo2", .norms_behind = true},
+    like_llama("smollm3", "smollm3", 2e6F),
+    CheckpointFamily{.model_type = "phi3", .architecture = "phi3", .epsilon = 1e-5F},
+    CheckpointFamily{.model_type = "olmo2", .architecture = "olmo2", .norms_behind = true, .epsilon = 1e-5F},
     CheckpointFamily{.model_type = "gemma3_text",
                      .architecture = "gemma3",
                      .norms_behind = true,
                      .norms_from = 1.0F,
                      .activation = "gelu_pytorch_tanh",
+                     .rope_base = 1e6F,
                      .global_every = 6},
 };
 
@@ -60,8 +63,16 @@ void refuse_unread(const CheckpointJson& config, const CheckpointFamily& family)
   if (activation && *activation != family.activation) {
     refuse_value(config, "hidden_act", quote(*activation), std::string(family.activation).c_str());
   }
-  if (config.find_flag("use_sliding_window").value_or(false))
-    refuse_value(config, "use_sliding_window", "true", "false");
+  for (const char* const key : {"use_sliding_window", "use_bidirectional_attention"}) {
+    if (config.find_flag(key).value_or(false)) refuse_value(config, key, "true", "false");
+  }
+  auto local_base = config.find_number("rope_local_base_freq");
+  const Json* const rope = CheckpointJson::member(config.root(), "rope_parameters");
+  const Json* const local = rope != nullptr ? CheckpointJson::member(*rope, "sliding_attention") : nullptr;
+  if (local != nullptr) local_base = config.find_number("rope_theta", local);
+  if (local_base && *local_base != 10000.0F) {
+    refuse_value(config, "rope_local_base_freq", fmt::format("{}", *local_base), "10000");
+  }
   if (const auto part = config.find_number("partial_rotary_factor");
       part && *part != 1.0F && family.model_type != "phi3") {
     refuse_value(config, "partial_rotary_factor", fmt::format("{}", *part), "1");
@@ -69,8 +80,8 @@ void refuse_unread(const CheckpointJson& config, const CheckpointFamily& family)
   const Json* const layers = CheckpointJson::member(config.root(), "layer_types");
   if (layers == nullptr || !layers->is_array() || family.model_type == "mistral") return;
   for (size_t i = 0; i < layers->size(); ++i) {
-    const bool local = family.global_every > 0 && (i + 1) % static_cast<size_t>(family.global_every) != 0;
-    if ((*layers)[i] != (local ? "sliding_attention" : "full_attention")) {
+    const bool has_window = family.global_every > 0 && (i + 1) % static_cast<size_t>(family.global_every) != 0;
+    if ((*layers)[i] != (has_window ? "sliding_attention" : "full_attention")) {
       refuse_value(config, "layer_types", (*layers)[i].dump(),
                    family.global_every > 0 ? "full_attention in every sixth layer" : "full_attention in all layers");
     }
@@ -98,25 +109,37 @@ void write_scales(const CheckpointJson& config, const std::string& prefix, GgufH
   }
 }
 
+// Gemma's, where a configuration has them.
+void write_softcaps(const CheckpointJson& config, const std::string& prefix, GgufHeader& header) {
+  if (const auto scalar = config.find_number("query_pre_attn_scalar"); scalar && *scalar > 0.0F) {
+    header.entry(prefix + "attention.scale", 1.0F / std::sqrt(*scalar));
+  }
+  for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (const auto cap = config.find_number(key)) header.entry(prefix + key, *cap);
+  }
+}
+
 // Its factors are tensors. SOURCE: Phi 3's configuration in transformers.
 void write_long_rope(const CheckpointJson& config, const std::string& prefix, GgufHeader& header) {
-  const uint32_t original = config.count("original_max_position_embeddings");
+  const Json* const scaling = rope_scaling_of(config);
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const uint32_t original = config.find_count(kOriginal, scaling).value_or(config.find_count(kOriginal).value_or(0));
   if (original < 2) refuse_value(config, "original_max_position_embeddings", std::to_string(original), "2 or more");
   const double share = static_cast<double>(config.count("max_position_embeddings")) / original;
   header.entry(prefix + "rope.scaling.type", std::string_view("longrope"));
   header.entry(prefix + "rope.scaling.original_context_length", original);
   const double magnitude =
       share > 1.0 ? std::sqrt(1.0 + std::log(share) / std::log(static_cast<double>(original))) : 1.0;
-  header.entry(prefix + "rope.scaling.attn_factor", static_cast<float>(magnitude));
+  const auto stated = config.find_number("attention_factor", scaling);
+  header.entry(prefix + "rope.scaling.attn_factor", stated.value_or(static_cast<float>(magnitude)));
 }
 
-void write_rope(const CheckpointJson& config, const std::string& prefix, GgufHeader& header) {
-  const Json* const parameters = CheckpointJson::member(config.root(), "rope_parameters");  // transformers 5
-  const Json* scaling = CheckpointJson::member(config.root(), "rope_scaling");
-  if (scaling == nullptr) scaling = parameters;
+void write_rope(const CheckpointJson& config, const CheckpointFamily& family, const std::string& prefix,
+                GgufHeader& header) {
+  const Json* const scaling = rope_scaling_of(config);
   auto base = config.find_number("rope_theta");
-  if (!base && parameters != nullptr) base = config.find_number("rope_theta", parameters);
-  header.entry(prefix + "rope.freq_base", base.value_or(10000.0F));
+  if (!base && scaling != nullptr) base = config.find_number("rope_theta", scaling);
+  header.entry(prefix + "rope.freq_base", base.value_or(family.rope_base));
   if (scaling == nullptr) return;
   auto type = config.find_text("rope_type", scaling);
   if (!type) type = config.find_text("type", scaling);
@@ -246,7 +269,8 @@ void write_config(const CheckpointJson& config, std::string_view name, GgufHeade
     header.entry(prefix + "attention.key_length", *size);
     header.entry(prefix + "attention.value_length", *size);
   }
-  header.entry(prefix + "attention.layer_norm_rms_epsilon", config.find_number("rms_norm_eps").value_or(1e-6F));
+  header.entry(prefix + "attention.layer_norm_rms_epsilon",
+               config.find_number("rms_norm_eps").value_or(family.epsilon));
   header.entry(prefix + "vocab_size", config.count("vocab_size"));
   if (const auto part = config.find_number("partial_rotary_factor")) {
     const uint32_t size = config.find_count("head_dim").value_or(heads > 0 ? hidden / heads : 0);
@@ -258,10 +282,19 @@ void write_config(const CheckpointJson& config, std::string_view name, GgufHeade
   }
   if (family.model_type == "granite") write_scales(config, prefix, header);
   if (family.model_type == "smollm3") check_unrotated(config);
-  write_rope(config, prefix, header);
+  if (family.model_type == "gemma3_text") write_softcaps(config, prefix, header);
+  write_rope(config, family, prefix, header);
   if (is_classifier(config)) {
     header.entry(prefix + "classifier.output_labels", std::span<const std::string>(labels_of(config)));
   }
+}
+
+const Json* rope_scaling_of(const CheckpointJson& config) {
+  const Json* scaling = CheckpointJson::member(config.root(), "rope_scaling");
+  if (scaling == nullptr) scaling = CheckpointJson::member(config.root(), "rope_parameters");
+  if (scaling == nullptr) return nullptr;
+  const Json* const of_whole = CheckpointJson::member(*scaling, "full_attention");  // by kinds of layers (Gemma 3)
+  return of_whole != nullptr ? of_whole : scaling;
 }
 
 const CheckpointFamily& checkpoint_family(const CheckpointJson& config) {

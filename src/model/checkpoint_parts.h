@@ -51,10 +51,14 @@ struct CheckpointFamily {
   bool norms_behind = false;  // post_attention_layernorm is behind attention, not before the feed-forward
   float norms_from = 0.0F;    // what is added to weights of norms
   std::string_view activation = "silu";
-  int32_t global_every = 0;  // the last of so many layers sees all, others a window; 0: all do
+  float rope_base = 10000.0F, epsilon = 1e-6F;  // of configurations that do not state them
+  int32_t global_every = 0;                     // the last of so many layers sees all, others a window; 0: all do
 };
 // By model_type.   ERRORS: Unsupported for other families.
 [[nodiscard]] const CheckpointFamily& checkpoint_family(const CheckpointJson& config);
+
+// How RoPE is scaled, in the configurations of transformers 4 and 5, whose has its base, too; null: not stated.
+[[nodiscard]] const nlohmann::json* rope_scaling_of(const CheckpointJson& config);
 
 // By its class in transformers.   ERRORS: Unsupported for classes of other models.
 [[nodiscard]] bool is_classifier(const CheckpointJson& config);

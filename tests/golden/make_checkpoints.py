@@ -83,11 +83,11 @@ def cases():
            by_bytes(split(QWEN2_PATTERN), tokenizers.normalizers.NFC()), None, "<|im_end|>", {})
     yield ("granite", transformers.GraniteConfig(**SIZES, embedding_multiplier=6.0, residual_multiplier=0.22, logits_scaling=8.0,
                                                  attention_multiplier=0.5), by_bytes(digits()), None, "<|im_end|>", {})
-    yield ("smollm3", transformers.SmolLM3Config(**SIZES | {"num_hidden_layers": 5}, rope_theta=5e4, tie_word_embeddings=True),
+    yield ("smollm3", transformers.SmolLM3Config(**SIZES | {"num_hidden_layers": 5}, tie_word_embeddings=True),
            by_bytes(split(LLAMA3_PATTERN), ignore_merges=True), None, "<|im_end|>", {})
     yield ("olmo2", transformers.Olmo2Config(**SIZES), by_bytes(digits()), None, "<|im_end|>", {})
     yield ("gemma3", transformers.Gemma3TextConfig(**SIZES | {"num_hidden_layers": 7, "head_dim": 16}, sliding_window=24,
-                                                   query_pre_attn_scalar=16), sentencepiece(False), "<s>", "</s>", {})
+                                                   query_pre_attn_scalar=24), sentencepiece(False), "<s>", "</s>", {})
     yield ("phi3", transformers.Phi3Config(
         **SIZES, sliding_window=24, pad_token_id=0, original_max_position_embeddings=32, partial_rotary_factor=0.75,
         rope_scaling={"type": "longrope", "short_factor": [1.0, 1.1, 1.3], "long_factor": [2.0, 3.0, 5.0]}), by_bytes(digits()),
@@ -120,6 +120,13 @@ def main():
                 weight.add_(torch.randn_like(weight) * (0.3 if weight.dim() == 1 else 0.15))
         stored = torch.float16 if name == "qwen2" else torch.bfloat16
         model.to(stored).save_pretrained(folder, **saving)
+        if name in ("smollm3", "gemma3", "phi3", "olmo2"):  # as by hand: without the defaults
+            stated = json.loads((folder / "config.json").read_text())
+            default = type(config)(**({"pad_token_id": 0} if name in ("smollm3", "phi3") else {}))
+            for key in ("rope_theta", "rms_norm_eps"):
+                if stated[key] == getattr(default, key):
+                    del stated[key]
+            (folder / "config.json").write_text(json.dumps(stated, indent=2) + "\n")
         fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=begin, eos_token=end)
         fast.save_pretrained(folder)
         model = kind.from_pretrained(folder, dtype=torch.float32).eval()

@@ -78,6 +78,51 @@ TEST(Checkpoint, CutsTextsAsTransformersDoes) {
   }
 }
 
+// transformers 5 states the base and the scaling of RoPE in one place.
+TEST(Checkpoint, TakesConfigurationsOfBothVersions) {
+  for (const char* const name : {"llama", "phi3", "qwen2"}) {
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    const std::string older = source_path(std::string("tests/golden/checkpoints/") + name);
+    std::filesystem::copy(older, folder.file("copy"));
+    Json config = Json::parse(read_file(folder.file("copy/config.json")));
+    Json rope = config["rope_scaling"].is_null() ? Json{{"rope_type", "default"}} : config["rope_scaling"];
+    for (const char* const key : {"rope_theta", "original_max_position_embeddings"}) {
+      if (config.contains(key)) rope[key] = config[key];
+      config.erase(key);
+    }
+    config.erase("rope_scaling");
+    config["rope_parameters"] = rope;
+    static_cast<void>(folder.write("copy/config.json", config.dump()));
+    const LoadedModel before = load_model(older), after = load_model(folder.file("copy"));
+    EXPECT_EQ(after.spec.rope_base, before.spec.rope_base);
+    EXPECT_EQ(after.spec.rope_scaling.factor, before.spec.rope_scaling.factor);
+    EXPECT_EQ(after.spec.rope_scaling.magnitude, before.spec.rope_scaling.magnitude);
+    EXPECT_EQ(after.spec.rope_scaling.original_context_length, before.spec.rope_scaling.original_context_length);
+    EXPECT_EQ(after.weights.rope_factors.present(), before.weights.rope_factors.present());
+    EXPECT_NE(after.spec.rope_base, 0.0F);
+  }
+}
+
+TEST(Checkpoint, TakesRopeByKindsOfLayers) {
+  const TempFolder folder;
+  std::filesystem::copy(source_path("tests/golden/checkpoints/gemma3"), folder.file("copy"));
+  Json config = Json::parse(read_file(folder.file("copy/config.json")));
+  config.erase("rope_local_base_freq");
+  const auto with_local = [&](double base) {
+    config["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"rope_theta", 2e6}, {"factor", 8.0}}},
+                                 {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", base}}}};
+    static_cast<void>(folder.write("copy/config.json", config.dump()));
+    return load_model(folder.file("copy")).spec;
+  };
+  const ModelSpec spec = with_local(10000.0);
+  EXPECT_EQ(spec.rope_base, 2e6F);
+  EXPECT_EQ(spec.rope_scaling.factor, 8.0F);
+  EXPECT_EQ(spec.local_rope_base, 10000.0F);
+  INFLIGHT_EXPECT_ERROR(ErrorCode::Unsupported, "'rope_local_base_freq' is 20000, supported: 10000",
+                        [&] { (void)with_local(20000.0); });
+}
+
 // A GGUF file made of it is the same model to whoever reads GGUF: rows of queries and keys are in its order.
 TEST(Checkpoint, BecomesAGgufFile) {
   for (const Json& golden : golden_cases()) {
@@ -165,6 +210,7 @@ TEST_F(DamagedCheckpoint, SaysWhatIsWrongWithItsConfiguration) {
   with("hidden_size", -1, CorruptFile, "'hidden_size' is -1, expected a whole number below 2^31");
   with("hidden_act", "gelu", Unsupported, "'hidden_act' is 'gelu', supported: silu");
   with("use_sliding_window", true, Unsupported, "'use_sliding_window' is true");
+  with("use_bidirectional_attention", true, Unsupported, "'use_bidirectional_attention' is true, supported: false");
   with("rope_scaling", {{"rope_type", "dynamic"}}, Unsupported, "'rope_scaling' is 'dynamic', supported: default");
   with("quantization_config", {{"quant_method", "gptq"}}, Unsupported,
        "'quantization_config' is 'gptq', supported: none");

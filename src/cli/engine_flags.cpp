@@ -159,8 +159,7 @@ std::shared_ptr<EngineFlags> add_engine_flags(CLI::App& command) {
   add_switch(command, "--deterministic", flags->deterministic, "The same tokens whatever else runs; off gains nothing");
   add("--classifier-from-token", options.classifier_from_token,
       "A reranker without a classifier in its file, or any chat model, for /v1/rerank: \"no,yes\", the tokens it "
-      "answers "
-      "with (default: the file's classifier)",
+      "answers with (default: the file's classifier)",
       kEngine);
   add("--chat-template", flags->chat_template, "A file with a Jinja template, in the place of the model's", kEngine);
 

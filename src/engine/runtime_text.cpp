@@ -69,12 +69,12 @@ std::vector<TokenId> Runtime::rerank_prompt(std::string_view query, std::string_
   const Tokenizer& tokenizer = require_tokenizer();
   std::call_once(rerank_template_made_, [this] {
     if (rerank_template_.empty()) rerank_template_ = render_chat(kRerankChat);
-  });
-  for (const std::string_view name : {"{query}", "{document}"}) {
-    if (rerank_template_.find(name) == std::string::npos) {
-      fail(ErrorCode::Unsupported, "the template for rerankers of {} has no {}", file_name(), name);
+    for (const std::string_view name : {"{query}", "{document}"}) {
+      if (rerank_template_.find(name) == std::string::npos) {
+        fail(ErrorCode::Unsupported, "the template for rerankers of {} has no {}", file_name(), name);
+      }
     }
-  }
+  });
   return tokenizer.encode_template(rerank_template_, {{{"query", query}, {"document", document}}});
 }
 
